@@ -1,0 +1,53 @@
+# What one does with this repository. `make` alone lists it; anything longer than three lines is a script in packaging/.
+
+MAKEFLAGS += --no-print-directory
+BIN := .venv/bin
+READY := .venv/ready
+
+PYTHON ?= python3
+DEMO_ARGS ?=
+BENCH_ARGS ?= --devices 1000
+PYTEST_ARGS ?=
+TIMES ?= 10
+
+.PHONY: help setup demo test check format unit bench flakes clean
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+help: ## list these targets
+	@sed -nE 's/^([a-z]+):[^#]*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+
+setup: ## make .venv with everything in it, and install the Debian packages that are missing
+	@packaging/debian-packages
+	@$(MAKE) -s $(READY)
+
+$(READY): pyproject.toml constraints.txt packaging/make-venv
+	@packaging/make-venv "$(PYTHON)"
+	@touch $@
+
+demo: setup ## show the whole system on this machine, in under a minute (DEMO_ARGS="--devices 20 --keep")
+	@$(BIN)/outstation demo $(DEMO_ARGS)
+
+test: setup check ## check, then run every test
+	@$(BIN)/pytest $(PYTEST_ARGS)
+
+check: $(READY) ## format, lint, types and the import contract
+	$(BIN)/ruff format --check . && $(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+format: $(READY) ## format the code and mend what the linter can mend safely
+	$(BIN)/ruff format . && $(BIN)/ruff check --fix .
+
+unit: $(READY) ## the quick tests: no broker, no second process
+	@$(BIN)/pytest tests/unit $(PYTEST_ARGS)
+
+bench: setup ## measure against a lean reference in the same run (BENCH_ARGS="--devices 10000 --repeat 3 --json")
+	@$(BIN)/outstation bench fanout $(BENCH_ARGS)
+
+flakes: setup ## repeat tests under load to find the unreliable (TIMES=10 PYTEST_ARGS="tests/integration -k spool")
+	@packaging/flakes $(TIMES) $(PYTEST_ARGS)
+
+clean: ## remove all that these targets made
+	rm -rf .venv build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find device_agent upstream gateway tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""Execution modules: one file each, named as in Salt. Every function is ``async def`` and takes a ``Host`` first."""

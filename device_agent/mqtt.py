@@ -1,0 +1,284 @@
+"""One MQTT connection that keeps itself alive: reconnects, subscribes again, bounds what waits, and tells how it is.
+
+Nothing above this file knows the client inside (aiomqtt 2.5 over paho, MQTT 3.1.1). It has no reconnect, so a new one
+is made for each connection; it drops on a full incoming queue, which is counted here; and it leaves its socket behind
+when connecting fails or a callback raised, which ``_Client.drop`` mends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import NoReturn
+
+import aiomqtt
+
+from device_agent.backoff import Backoff
+from device_agent.clock import Clock
+from device_agent.errors import OutstationError
+from device_agent.protocol import limits
+
+log = logging.getLogger(__name__)
+
+CONNECT_SECONDS = 15.0
+PUBLISH_SECONDS = 10.0
+RECONNECT_FIRST_SECONDS = 0.5
+STEADY_SECONDS = 5.0
+"""A connection that lasted this long was a good one: the next attempt after it comes quickly."""
+
+PUBLISHES_UNDER_WAY = 100
+"""The client's cost for one publish grows with those that wait: four times as much at 10,000 as at 100."""
+
+MESSAGES_PER_TURN = 64
+"""Messages handled before other tasks get a turn."""
+
+_SUBSCRIPTION_REFUSED = 0x80
+_NO_DELAY = (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+OnMessage = Callable[[str, bytes], Awaitable[None] | None]
+Will = Callable[[], tuple[str, bytes]]
+
+
+class NotConnected(OutstationError):
+    """There is no connection to the broker, or it ended before it took the message."""
+
+    default_id = "mqtt.not_connected"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerAddress:
+    """Where a broker is and who we are to it. With ``unix_socket``, host and port are not used."""
+
+    host: str = "127.0.0.1"
+    port: int = 1883
+    unix_socket: str | None = None
+    username: str | None = None
+    password: str | None = None
+
+    def __str__(self) -> str:
+        """For logs and errors; without the password."""
+        return self.unix_socket or f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class LinkState:
+    """How the connection is. Times are wall seconds; ``next_attempt`` is None while connected or connecting."""
+
+    connected: bool
+    since: float
+    last_error: str | None = None
+    next_attempt: float | None = None
+    attempts: int = 0
+
+
+class MqttLink:
+    """A connection to a broker.
+
+    ``will`` is asked before each connection for the topic and payload the broker publishes when that one is lost.
+    ``on_message`` gets every message, one after another; what it raises ends ``run``. ``on_connected`` runs after each
+    (re)connection, when the subscriptions are granted; ``on_lost`` when a connection that got so far has ended.
+    ``count`` gets ``mqtt_connects``, ``mqtt_losses`` and ``mqtt_incoming_dropped``.
+    """
+
+    def __init__(
+        self,
+        address: BrokerAddress,
+        client_id: str,
+        *,
+        subscriptions: Sequence[str],
+        on_message: OnMessage,
+        on_connected: Callable[[], Awaitable[None]],
+        on_lost: Callable[[], None],
+        count: Callable[[str], None],
+        will: Will | None = None,
+        incoming: int = 1000,
+        keepalive_seconds: int = 30,
+        name: str = "mqtt",
+        clock: Clock | None = None,
+    ) -> None:
+        self.address = address
+        self.name = name
+        self._client_id = client_id
+        self._subscriptions = list(subscriptions)
+        self._on_message = on_message
+        self._on_connected = on_connected
+        self._on_lost = on_lost
+        self._count = count
+        self._will = will
+        self._incoming = incoming
+        self._keepalive_seconds = keepalive_seconds
+        self._clock = clock or Clock()
+        self._client: _Client | None = None
+        self._window = asyncio.Semaphore(PUBLISHES_UNDER_WAY)
+        self.state = LinkState(connected=False, since=self._clock.wall())
+
+    async def run(self) -> None:
+        """Connect, serve and connect again, for ever. Ends cleanly (no will is published) when it is cancelled."""
+        backoff = Backoff(RECONNECT_FIRST_SECONDS, limits.RECONNECT_CEILING_SECONDS)
+        while True:
+            began = self._clock.monotonic()
+            error = await self._connect_and_serve()
+            if self._clock.monotonic() - began >= STEADY_SECONDS:
+                backoff.reset()
+            wait = backoff.next()
+            self._note_failure(error, wait)
+            await asyncio.sleep(wait)
+
+    async def publish(self, topic: str, payload: bytes) -> None:
+        """Hand a message to the broker at QoS 0; that is no proof that anyone has it. Raises ``NotConnected``."""
+        async with self._window:
+            client = self._client
+            if client is None:
+                raise NotConnected(f"not connected to the broker at {self.address}", found=self.state.last_error)
+            try:
+                await client.publish(topic, payload, qos=0, timeout=PUBLISH_SECONDS)
+            except aiomqtt.MqttError as error:
+                raise NotConnected(f"the broker at {self.address} did not take a message", found=str(error)) from error
+
+    async def publish_many(self, messages: Iterable[tuple[str, bytes]]) -> int:
+        """Hand over messages in order, giving other tasks their turns; returns how many. Raises ``NotConnected``."""
+        done = 0
+        for topic, payload in messages:
+            await self.publish(topic, payload)
+            done += 1
+            if done % MESSAGES_PER_TURN == 0:
+                await asyncio.sleep(0)
+        return done
+
+    async def _connect_and_serve(self) -> str:
+        """One connection from its start to its loss; returns why it was lost."""
+        client = self._new_client()
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                await client.__aenter__()
+        except (aiomqtt.MqttError, OSError) as error:
+            client.drop()
+            return str(error) or type(error).__name__
+        except BaseException:
+            client.drop()
+            raise
+        told = False
+        try:
+            await self._subscribe(client)
+            self._client = client
+            self.state = LinkState(connected=True, since=self._clock.wall())
+            self._count("mqtt_connects")
+            log.info("connected link=%s broker=%s", self.name, self.address)
+            told = True
+            await self._on_connected()
+            await self._serve(client)
+        except (aiomqtt.MqttError, NotConnected) as error:
+            return f"{error.__cause__ or error}"
+        except asyncio.CancelledError:
+            self._client = None
+            with contextlib.suppress(aiomqtt.MqttError):
+                await client.__aexit__(None, None, None)
+            raise
+        finally:
+            self._client = None
+            client.drop()
+            if told:
+                self.state = replace(self.state, connected=False, since=self._clock.wall())
+                self._count("mqtt_losses")
+                self._on_lost()
+
+    async def _subscribe(self, client: _Client) -> None:
+        if not self._subscriptions:
+            return
+        granted = await client.subscribe([(topic, 0) for topic in self._subscriptions])
+        codes = [code if isinstance(code, int) else code.value for code in granted]
+        for topic, code in zip(self._subscriptions, codes, strict=True):
+            if code >= _SUBSCRIPTION_REFUSED:
+                raise NotConnected(f"the broker refused the subscription to {topic}")
+
+    async def _serve(self, client: _Client) -> NoReturn:
+        handled = 0
+        messages = client.messages
+        while True:
+            message: aiomqtt.Message | None = await anext(messages)
+            # The client's iterator costs a task for each message; what has queued meanwhile is taken without it.
+            while message is not None:
+                waiting = self._on_message(message.topic.value, message.payload)
+                if waiting is not None:
+                    await waiting
+                handled += 1
+                if handled % MESSAGES_PER_TURN == 0:
+                    await asyncio.sleep(0)
+                message = client.next_queued()
+
+    def _note_failure(self, error: str, wait: float) -> None:
+        self.state = replace(
+            self.state,
+            connected=False,
+            last_error=error,
+            next_attempt=self._clock.wall() + wait,
+            attempts=self.state.attempts + 1,
+        )
+        log.warning(
+            "not connected link=%s broker=%s error=%r attempts=%d next_attempt_seconds=%.1f",
+            self.name,
+            self.address,
+            error,
+            self.state.attempts,
+            wait,
+        )
+
+    def _new_client(self) -> _Client:
+        address = self.address
+        will = self._will() if self._will is not None else None
+        return _Client(
+            hostname=address.unix_socket or address.host,
+            port=address.port,
+            transport="unix" if address.unix_socket else "tcp",
+            username=address.username,
+            password=address.password,
+            identifier=self._client_id,
+            protocol=aiomqtt.ProtocolVersion.V311,
+            clean_session=True,
+            keepalive=self._keepalive_seconds,
+            will=aiomqtt.Will(will[0], will[1], qos=0, retain=False) if will is not None else None,
+            timeout=PUBLISH_SECONDS,
+            max_queued_incoming_messages=self._incoming,
+            queue_type=_counting_queue(self._count),
+            socket_options=() if address.unix_socket else (_NO_DELAY,),
+        )
+
+
+def _counting_queue(count: Callable[[str], None]) -> type[asyncio.Queue[aiomqtt.Message]]:
+    """The client's incoming queue, which counts what it has no room for. The client itself would only log it."""
+
+    class CountingQueue(asyncio.Queue[aiomqtt.Message]):
+        def put_nowait(self, item: aiomqtt.Message) -> None:
+            if self.full():
+                count("mqtt_incoming_dropped")
+            else:
+                super().put_nowait(item)
+
+    return CountingQueue
+
+
+class _Client(aiomqtt.Client):
+    """The client for one connection, with the two things it does not offer."""
+
+    def next_queued(self) -> aiomqtt.Message | None:
+        """A message that is here already."""
+        try:
+            return self._queue.get_nowait()
+        except asyncio.QueueEmpty:
+            return None
+
+    def drop(self) -> None:
+        """End whatever is left of the connection, without a goodbye; does nothing when nothing is left."""
+        connection = self._client.socket()
+        if isinstance(connection, socket.socket):
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+            self._client.loop_read()
+        for future in (self._connected, self._disconnected):
+            if future.done() and not future.cancelled():
+                # Looked at, or asyncio complains of an exception nobody retrieved.
+                future.exception()

@@ -1,0 +1,237 @@
+"""What a device remembers of jobs: which ran and what they returned, until it is confirmed and for a while after.
+
+It is why nothing runs twice: a job is written here before it starts, and one that is known here is answered from here.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Iterator
+from typing import Literal, NamedTuple, Protocol
+
+from msgspec import Struct
+
+from device_agent.errors import OutstationError
+from device_agent.protocol import limits
+
+JIDS_REMEMBERED = 4096
+"""Jobs whose result is gone but whose jid is still known; older ones are refused by age."""
+
+UNCONFIRMED_RETURNS = 1024
+UNCONFIRMED_BYTES = 16 * 1024 * 1024
+KEPT_BYTES = 4 * 1024 * 1024
+"""Bounds of what is held in memory and on flash: returns no station confirmed, and confirmed ones kept for repeats."""
+
+
+class JournalUnavailable(OutstationError):
+    """The journal cannot be written, so nothing may start: a crash would forget that it ran."""
+
+    default_id = "journal.unavailable"
+
+
+class Place(enum.Enum):
+    """How far a known job is."""
+
+    STARTED = "started"
+    DONE = "done"
+    FORGOTTEN = "forgotten"
+
+
+class Entry(NamedTuple):
+    """A known job; ``body`` is its encoded ``Return`` when it is done."""
+
+    place: Place
+    body: bytes = b""
+
+
+_STARTED = Entry(Place.STARTED)
+_FORGOTTEN = Entry(Place.FORGOTTEN)
+
+
+class Journal(Protocol):
+    """What a device needs from its memory of jobs. Questions are answered at once; writing may wait for flash."""
+
+    def find(self, jid: str) -> Entry | None:
+        """What is known of a job; None when it is new and may run."""
+
+    def unconfirmed(self) -> list[str]:
+        """The jids whose return no station has confirmed, in the order they were done."""
+
+    @property
+    def full(self) -> bool:
+        """Too many returns wait for confirmation to take another job."""
+
+    async def started(self, jid: str, fun: str) -> None:
+        """Remember that a job starts; it is on disk when this returns. Raises ``JournalUnavailable``."""
+
+    async def done(self, jid: str, body: bytes) -> None:
+        """Remember what a job that ran returned. On disk when this returns, or kept in memory and tried again."""
+
+    def answered(self, jid: str, body: bytes) -> None:
+        """Remember the answer to a job that will not run (cancelled, refused, expired); written soon."""
+
+    def forgotten(self, jid: str) -> None:
+        """Remember only that a job must not run; written soon."""
+
+    def confirmed(self, jids: Iterable[str]) -> None:
+        """The station has these returns; written soon."""
+
+
+class Record(Struct, array_like=True, frozen=True):
+    """One line of the file. ``forgotten`` with the newest jid of all that are refused by age is the horizon."""
+
+    kind: Literal["started", "done", "confirmed", "forgotten", "horizon"]
+    jid: str
+    fun: str = ""
+    body: bytes = b""
+
+
+class Memory:
+    """The bounded state behind every journal."""
+
+    __slots__ = (
+        "_forgotten",
+        "_jids",
+        "_kept",
+        "_kept_bytes",
+        "_open",
+        "_open_bytes",
+        "_results",
+        "_started",
+        "horizon",
+    )
+
+    def __init__(self, results: int = limits.JOURNAL_RESULTS, jids: int = JIDS_REMEMBERED) -> None:
+        self._results = results
+        self._jids = jids
+        self._started: dict[str, str] = {}
+        self._open: dict[str, bytes] = {}
+        self._open_bytes = 0
+        self._kept: dict[str, bytes] = {}
+        self._kept_bytes = 0
+        self._forgotten: set[str] = set()
+        self.horizon = ""
+
+    def find(self, jid: str) -> Entry | None:
+        """What is known of a job; None when it is new and may run."""
+        body = self._open.get(jid) or self._kept.get(jid)
+        if body is not None:
+            return Entry(Place.DONE, body)
+        if jid in self._started:
+            return _STARTED
+        if jid <= self.horizon or jid in self._forgotten:
+            return _FORGOTTEN
+        return None
+
+    def unconfirmed(self) -> list[str]:
+        """The jids whose return no station has confirmed, in the order they were done."""
+        return list(self._open)
+
+    @property
+    def full(self) -> bool:
+        """Too many returns wait for confirmation to take another job."""
+        return len(self._open) >= UNCONFIRMED_RETURNS or self._open_bytes >= UNCONFIRMED_BYTES
+
+    def start(self, jid: str, fun: str) -> None:
+        """A job starts."""
+        if jid not in self._open and jid not in self._kept and jid not in self._forgotten:
+            self._started[jid] = fun
+
+    def unstart(self, jid: str) -> None:
+        """It did not start after all."""
+        self._started.pop(jid, None)
+
+    def interrupted(self) -> list[tuple[str, str]]:
+        """Jobs that started and have no return, with their functions."""
+        return list(self._started.items())
+
+    def finish(self, jid: str, body: bytes) -> None:
+        """A job has its return; the first one stays."""
+        self._started.pop(jid, None)
+        if jid in self._open or jid in self._kept or jid in self._forgotten:
+            return
+        self._open[jid] = body
+        self._open_bytes += len(body)
+
+    def confirm(self, jid: str) -> bool:
+        """The station has this return; False when none was waiting."""
+        body = self._open.pop(jid, None)
+        if body is None:
+            return False
+        self._open_bytes -= len(body)
+        self._kept[jid] = body
+        self._kept_bytes += len(body)
+        while len(self._kept) > self._results or self._kept_bytes > KEPT_BYTES:
+            oldest = next(iter(self._kept))
+            self._kept_bytes -= len(self._kept.pop(oldest))
+            self.forget(oldest)
+        return True
+
+    def forget(self, jid: str) -> None:
+        """Only the jid stays; when there are too many of those, the oldest eighth goes and its age is the horizon."""
+        if jid <= self.horizon:
+            return
+        self._forgotten.add(jid)
+        if len(self._forgotten) > self._jids:
+            oldest = sorted(self._forgotten)[: max(1, self._jids // 8)]
+            self._forgotten.difference_update(oldest)
+            self.horizon = oldest[-1]
+
+    def newest(self) -> str:
+        """The newest jid known in any way, or ""."""
+        return max((self.horizon, *self._started, *self._open, *self._kept, *self._forgotten))
+
+    def apply(self, record: Record) -> None:
+        """One line of a file; repeating one changes nothing."""
+        match record.kind:
+            case "started":
+                self.start(record.jid, record.fun)
+            case "done":
+                self.finish(record.jid, record.body)
+            case "confirmed":
+                self.confirm(record.jid)
+            case "forgotten":
+                self.forget(record.jid)
+            case "horizon":
+                self.horizon = max(self.horizon, record.jid)
+
+    def records(self) -> Iterator[Record]:
+        """The shortest file with this state."""
+        if self.horizon:
+            yield Record("horizon", self.horizon)
+        for jid in sorted(self._forgotten):
+            yield Record("forgotten", jid)
+        for jid, body in self._kept.items():
+            yield Record("done", jid, body=body)
+            yield Record("confirmed", jid)
+        for jid, body in self._open.items():
+            yield Record("done", jid, body=body)
+        for jid, fun in self._started.items():
+            yield Record("started", jid, fun)
+
+
+class MemoryJournal(Memory):
+    """A journal that lasts as long as its process: for the swarm and for tests."""
+
+    __slots__ = ()
+
+    async def started(self, jid: str, fun: str) -> None:
+        """Remember that a job starts."""
+        self.start(jid, fun)
+
+    async def done(self, jid: str, body: bytes) -> None:
+        """Remember what a job that ran returned."""
+        self.finish(jid, body)
+
+    def answered(self, jid: str, body: bytes) -> None:
+        """Remember the answer to a job that will not run."""
+        self.finish(jid, body)
+
+    def forgotten(self, jid: str) -> None:
+        """Remember only that a job must not run."""
+        self.forget(jid)
+
+    def confirmed(self, jids: Iterable[str]) -> None:
+        """The station has these returns."""
+        for jid in jids:
+            self.confirm(jid)

@@ -1,0 +1,1 @@
+"""The words spoken between stations and devices. Pure: no sockets, no clock, no files."""

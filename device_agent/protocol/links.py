@@ -1,0 +1,55 @@
+"""Ports between a station and what carries its words: what a downlink does, and what it tells.
+
+A lower floor states here what it needs; an upper floor satisfies it without inheriting; the composition root fits them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Protocol
+
+from device_agent.protocol.messages import Beat, Gone, Hello, Return
+
+
+class Downlink(Protocol):
+    """A way down to devices; for the ``sites`` downlink the devices are sites.
+
+    Each call hands the message to the link and returns; none of them proves arrival. Proof is a word from the device.
+    """
+
+    name: ClassVar[str]
+
+    async def deliver(self, job: bytes, remaining: float, names: Sequence[str]) -> None:
+        """Send a job, as its issuer encoded it, to these names. ``remaining`` is seconds until its expiry."""
+
+    async def cancel(self, jid: str, names: Sequence[str]) -> None:
+        """Tell these names not to start a job."""
+
+    async def confirm(self, jid: str, names: Sequence[str]) -> None:
+        """Tell these names that their returns for a job are on disk here."""
+
+
+class Presence(Protocol):
+    """What a downlink tells of who is there."""
+
+    def hello(self, link: str, device: str, hello: Hello) -> int:
+        """A device said hello; returns its index. Raises ``Refused`` when the registry will not have it."""
+
+    def beat(self, device: str, beat: Beat) -> bool:
+        """A device is alive. False when this session is not known here, and it should say hello again."""
+
+    def gone(self, device: str, gone: Gone) -> None:
+        """A device's connection ended."""
+
+    def unheard(self, link: str) -> None:
+        """The link itself was away: nobody on it is known to be there until heard again."""
+
+
+class Returns(Protocol):
+    """What a downlink tells of jobs."""
+
+    def running(self, device: str, jid: str) -> None:
+        """The device has the job."""
+
+    async def returned(self, device: str, message: Return) -> None:
+        """The device answered. Waits while the station has too much uncommitted."""

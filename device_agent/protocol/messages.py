@@ -1,0 +1,310 @@
+"""Messages between stations and devices, and the items a station sends up: typed, bounded, msgpack.
+
+``decode_*`` returns a message or raises ``Refused`` with a reason to count; no bytes make it raise anything else.
+A job is encoded once by its issuer and carried as bytes, unchanged, to the device: what is signed there is what is
+checked here. The frames around it (``Deliver``) are routing hints and may differ at each hop.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
+
+from device_agent.errors import Refused
+from device_agent.protocol import limits
+from device_agent.protocol.outcomes import Outcome
+
+# `$` also matches before a final newline; the look-ahead refuses that and stays legal in JSON Schema.
+JID_PATTERN = r"^[0-9]{20}$(?!\n)"
+DEVICE_ID_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,127}$(?!\n)"
+SITE_ID_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$(?!\n)"
+FUNCTION_PATTERN = r"^[a-z_][a-z0-9_]{0,63}\.[a-z_][a-z0-9_]{0,63}$(?!\n)"
+
+Jid = Annotated[str, Meta(pattern=JID_PATTERN, description="Salt's job id: 20 digits, ordered by time")]
+DeviceId = Annotated[str, Meta(pattern=DEVICE_ID_PATTERN, description="a device's id, which targets match")]
+SiteId = Annotated[str, Meta(pattern=SITE_ID_PATTERN, description="a site's name")]
+FunctionName = Annotated[str, Meta(pattern=FUNCTION_PATTERN, description="module.function")]
+TargetType = Literal["glob", "list", "pcre", "grain", "compound"]
+Late = Literal["drop", "run"]
+DeviceOutcome = Literal["ok", "failed", "refused", "expired", "timed_out", "unknown", "cancelled"]
+Session = Annotated[str, Meta(pattern=r"^[0-9a-f]{16}$(?!\n)")]
+Why = Annotated[str, Meta(max_length=limits.WHY_CHARACTERS)]
+Bitmap = Annotated[bytes, Meta(max_length=limits.DEVICES_PER_STATION // 8 + 1)]
+Tag = Annotated[str, Meta(min_length=1, max_length=512)]
+WallSeconds = float
+Grains = dict[str, Any]
+
+
+class Job(Struct, frozen=True, kw_only=True, tag="job"):
+    """A function with arguments for a target, with an issuer and an expiry."""
+
+    jid: Jid
+    tgt: Annotated[str, Meta(min_length=1, max_length=limits.TARGET_CHARACTERS)]
+    tgt_type: TargetType = "glob"
+    fun: FunctionName
+    arg: Annotated[list[Any], Meta(max_length=limits.ARGUMENTS)] = []
+    kwarg: Annotated[dict[str, Any], Meta(max_length=limits.ARGUMENTS)] = {}
+    user: Annotated[str, Meta(max_length=128)]
+    issued: WallSeconds
+    expires: WallSeconds
+    late: Late = "drop"
+    run_limit: Annotated[float, Meta(gt=0, le=limits.RUN_LIMIT_MAX_SECONDS)] = limits.RUN_LIMIT_SECONDS
+
+
+# --- station to device ---------------------------------------------------------------------------------------------
+
+
+class Welcome(Struct, frozen=True, tag="welcome"):
+    """The answer to ``Hello``: the device is registered. ``index`` is its place in this site's bitmaps, for ever."""
+
+    session: Session
+    index: Annotated[int, Meta(ge=0, lt=limits.DEVICES_PER_STATION)]
+    beat_seconds: Annotated[float, Meta(ge=1, le=3600)] = limits.BEAT_SECONDS
+
+
+class Deliver(Struct, frozen=True, tag="deliver"):
+    """A job on its way. ``remaining`` is seconds until its expiry, so that a device without a clock can judge it."""
+
+    job: bytes
+    remaining: float
+    bitmap: Bitmap | None = None
+
+
+class Cancel(Struct, frozen=True, tag="cancel"):
+    """Do not start this job; what has started goes on."""
+
+    jid: Jid
+    bitmap: Bitmap | None = None
+
+
+class Confirm(Struct, frozen=True, tag="confirm"):
+    """The returns for these jobs are on the station's disk; the device may forget them."""
+
+    jids: Annotated[list[Jid], Meta(max_length=limits.OPEN_JOBS)]
+    bitmap: Bitmap | None = None
+
+
+class RollCall(Struct, frozen=True, tag="rollcall"):
+    """The station has just (re)started: say hello again."""
+
+
+Downward = Welcome | Deliver | Cancel | Confirm | RollCall
+
+# --- device to station ---------------------------------------------------------------------------------------------
+
+
+class Hello(Struct, frozen=True, tag="hello"):
+    """A device that connected. ``session`` is random per connection, so that an old last will is not taken for new."""
+
+    session: Session
+    agent: Annotated[str, Meta(max_length=64)]
+    grains: Grains
+
+
+class Beat(Struct, frozen=True, tag="beat"):
+    """Still alive; and the jobs under way."""
+
+    session: Session
+    running: Annotated[list[Jid], Meta(max_length=limits.DEVICE_RUNNING + limits.DEVICE_QUEUE)] = []
+
+
+class Gone(Struct, frozen=True, tag="gone"):
+    """The last will of a connection (``lost``), or a clean stop (``stopped``)."""
+
+    session: Session
+    why: Literal["lost", "stopped"] = "lost"
+
+
+class Running(Struct, frozen=True, tag="running"):
+    """The device has this job and it has started, or waits for its turn there."""
+
+    jid: Jid
+
+
+class Return(Struct, frozen=True, kw_only=True, tag="return"):
+    """What one device says of one job. ``executions`` is how often this device ever ran this jid: 0 or 1."""
+
+    jid: Jid
+    fun: Annotated[str, Meta(max_length=130)]
+    outcome: DeviceOutcome
+    retcode: Annotated[int, Meta(ge=-(2**31), lt=2**31)] = 0
+    value: Any = None
+    why: Why = ""
+    duration: Annotated[float, Meta(ge=0)] = 0.0
+    executions: Annotated[int, Meta(ge=0, lt=2**31)] = 0
+
+
+Upward = Hello | Beat | Gone | Running | Return
+
+# --- station to station: items of the spool ------------------------------------------------------------------------
+
+
+class Manifest(Struct, frozen=True, kw_only=True, tag="manifest"):
+    """One page of a station's answer to "who will answer this job". The page with ``final`` ends the answer.
+
+    ``count`` and ``digest`` (``manifest_digest``) are of this page; ``revision`` is the registry's.
+    """
+
+    jid: Jid
+    site: SiteId
+    ids: Annotated[list[DeviceId], Meta(max_length=limits.MANIFEST_PAGE)]
+    count: int
+    digest: bytes
+    revision: int
+    final: bool
+
+
+class OutcomeRecord(Struct, frozen=True, kw_only=True, tag="outcome"):
+    """How a job ended on one device, with what it returned, on the way to whoever issued it."""
+
+    jid: Jid
+    site: SiteId
+    id: DeviceId
+    fun: Annotated[str, Meta(max_length=130)]
+    outcome: Outcome
+    retcode: int = 0
+    value: Any = None
+    why: Why = ""
+    seen: WallSeconds | None = None
+    """When the device was last heard, for an outcome that is about silence."""
+    ended: WallSeconds
+    duration: float = 0.0
+    executions: int = 0
+
+
+class Close(Struct, frozen=True, kw_only=True, tag="close"):
+    """A station's last word on a job: the count of each outcome."""
+
+    jid: Jid
+    site: SiteId
+    counts: dict[str, int]
+
+
+class Event(Struct, frozen=True, kw_only=True, tag="event"):
+    """Something that happened at a site: tag, data and stamp, with Salt's tags."""
+
+    tag: Tag
+    data: dict[str, Any]
+    stamp: WallSeconds
+    site: str = ""
+
+
+class LocalJob(Struct, frozen=True, tag="local_job"):
+    """A job that was issued at this site itself, so that the masters above know what the items after it are about."""
+
+    job: bytes
+    site: SiteId
+
+
+Item = Manifest | OutcomeRecord | Close | Event | LocalJob
+
+# --- bytes ---------------------------------------------------------------------------------------------------------
+
+_encoder = msgspec.msgpack.Encoder()
+_job: msgspec.msgpack.Decoder[Job] = msgspec.msgpack.Decoder(Job)
+_downward: msgspec.msgpack.Decoder[Downward] = msgspec.msgpack.Decoder(Downward)
+_upward: msgspec.msgpack.Decoder[Upward] = msgspec.msgpack.Decoder(Upward)
+_item: msgspec.msgpack.Decoder[Item] = msgspec.msgpack.Decoder(Item)
+_value: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder()
+
+T = TypeVar("T")
+
+
+def encode(message: Job | Downward | Upward | Item) -> bytes:
+    """A message as msgpack, with its type in the field ``type``."""
+    return _encoder.encode(message)
+
+
+def encode_value(value: Any) -> bytes:
+    """A plain value as msgpack, as the store keeps it."""
+    return _encoder.encode(value)
+
+
+def decode_value(body: bytes) -> Any:
+    """A plain value from msgpack. Raises ``Refused``."""
+    value = decode_bounded(_value, body)
+    check_plain(value)
+    return value
+
+
+def decode_job(body: bytes) -> Job:
+    """A job from the bytes its issuer made. Raises ``Refused``."""
+    job = decode_bounded(_job, body)
+    check_plain(job.arg)
+    check_plain(job.kwarg)
+    check_finite(job.issued, job.expires)
+    return job
+
+
+def decode_downward(body: bytes) -> Downward:
+    """A message a station sent to a device. Raises ``Refused``."""
+    message = decode_bounded(_downward, body)
+    if isinstance(message, Deliver):
+        check_finite(message.remaining)
+    return message
+
+
+def decode_upward(body: bytes) -> Upward:
+    """A message a device sent to its station. Raises ``Refused``."""
+    message = decode_bounded(_upward, body)
+    if isinstance(message, Return):
+        check_plain(message.value)
+        check_finite(message.duration)
+    elif isinstance(message, Hello):
+        if len(_encoder.encode(message.grains)) > limits.GRAINS_BYTES:
+            raise Refused("grains_too_large", f"grains are limited to {limits.GRAINS_BYTES} bytes")
+        check_plain(message.grains)
+    return message
+
+
+def decode_item(body: bytes) -> Item:
+    """An item of a site's spool. Raises ``Refused``."""
+    item = decode_bounded(_item, body)
+    if isinstance(item, OutcomeRecord):
+        check_plain(item.value)
+        check_finite(item.ended, item.duration, item.seen or 0.0)
+    elif isinstance(item, Event):
+        check_plain(item.data)
+        check_finite(item.stamp)
+    return item
+
+
+def decode_bounded(decoder: msgspec.msgpack.Decoder[T], body: bytes, limit: int = limits.MESSAGE_BYTES) -> T:
+    """Decode, turning every way bytes can be wrong into ``Refused`` (``oversized``, ``malformed``, ``wrong_type``)."""
+    if len(body) > limit:
+        raise Refused("oversized", f"{len(body)} bytes, at most {limit}")
+    try:
+        return decoder.decode(body)
+    except msgspec.ValidationError as error:
+        raise Refused("wrong_type", str(error)) from None
+    # Beside its own error, msgspec lets text that is not UTF-8, time stamps no calendar has, unhashable keys and
+    # nesting past the interpreter's limit through as these.
+    except (msgspec.DecodeError, ValueError, TypeError, OverflowError, RecursionError) as error:
+        raise Refused("malformed", str(error)) from None
+
+
+def check_plain(value: object, depth: int = 0) -> None:
+    """Refuse what JSON could not carry: foreign types, keys that are not text, nesting past ``VALUE_DEPTH``."""
+    if value is None or isinstance(value, (str, bool, int, float, bytes)):
+        return
+    if depth >= limits.VALUE_DEPTH:
+        raise Refused("too_deep", f"values nest at most {limits.VALUE_DEPTH} deep")
+    if isinstance(value, list):
+        for inner in value:
+            check_plain(inner, depth + 1)
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            if not isinstance(key, str):
+                raise Refused("wrong_type", f"a key must be text, found {type(key).__name__}")
+            check_plain(inner, depth + 1)
+    else:
+        raise Refused("wrong_type", f"{type(value).__name__} cannot be a value")
+
+
+def check_finite(*numbers: float) -> None:
+    """Refuse times that no clock can show: not a number, infinite, or past the year 9999."""
+    for number in numbers:
+        if not -1e12 < number < 2.5e11:
+            raise Refused("wrong_type", f"{number} is not a time")

@@ -1,0 +1,45 @@
+"""Every event tag, once, and the rule by which a glob matches one. Tags and shapes are Salt's."""
+
+from __future__ import annotations
+
+import re
+from fnmatch import translate
+from functools import lru_cache
+
+PRESENCE_CHANGE = "salt/presence/change"
+AUTH = "salt/auth"
+
+
+def job_new(jid: str) -> str:
+    """A station accepted a job."""
+    return f"salt/job/{jid}/new"
+
+
+def job_return(jid: str, device: str) -> str:
+    """A device has an outcome."""
+    return f"salt/job/{jid}/ret/{device}"
+
+
+def job_close(jid: str) -> str:
+    """A station said its last word on a job. Not one of Salt's, which never knows that a job has ended."""
+    return f"salt/job/{jid}/close"
+
+
+def device_start(device: str) -> str:
+    """A device joined or came back; Salt's tag for a minion's start."""
+    return f"salt/minion/{device}/start"
+
+
+def site_change(site: str) -> str:
+    """A site came or went, seen from a station above it."""
+    return f"outstation/site/{site}/change"
+
+
+@lru_cache(maxsize=512)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(translate(pattern))
+
+
+def matches(pattern: str, tag: str) -> bool:
+    """Salt's rule: ``fnmatch`` over the whole tag, where ``*`` crosses ``/``."""
+    return _compiled(pattern).match(tag) is not None

@@ -1,0 +1,1 @@
+"""Floor 2: the station, and the ways people talk to it."""

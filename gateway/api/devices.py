@@ -1,0 +1,95 @@
+"""Devices in the API: list by target, show."""
+
+from __future__ import annotations
+
+from typing import Any, cast, get_args
+
+from device_agent.errors import NotFound, UsageInvalid
+from device_agent.protocol.messages import TargetType
+from device_agent.protocol.targeting import compile_target
+from gateway.api.operation import Answer, Asked, Operation, whole
+from gateway.devices.registry import Device, Registry
+from gateway.devices.sites import SiteBook
+
+PAGE = 1000
+
+
+class DevicesApi:
+    """Operations on devices."""
+
+    def __init__(self, *, registry: Registry, site_book: SiteBook) -> None:
+        self._registry = registry
+        self._site_book = site_book
+
+    def operations(self) -> list[Operation]:
+        """The table."""
+        return [
+            Operation(
+                "GET",
+                "/devices",
+                "Known devices, by site and id",
+                self._list,
+                query={
+                    "tgt": "only those a target matches",
+                    "tgt_type": "glob (default), list, pcre, grain, compound",
+                    "site": "only those of this site",
+                    "limit": "at most so many, up to 1000; default 1000",
+                    "after": "the cursor of the page before",
+                },
+            ),
+            Operation(
+                "GET", "/devices/{id}", "One device, at each site that knows the id", self._show, query={"site": "only there"}
+            ),
+        ]
+
+    async def _list(self, asked: Asked) -> Answer:
+        kind = asked.query.get("tgt_type", "glob")
+        if kind not in get_args(TargetType):
+            raise UsageInvalid(
+                "no such target type", where="tgt_type", found=kind, allowed=", ".join(get_args(TargetType))
+            )
+        target = compile_target(asked.query.get("tgt", "*"), cast(TargetType, kind))
+        site, after = asked.query.get("site"), asked.query.get("after", "")
+        limit = whole(asked, "limit", PAGE, PAGE)
+        found = sorted(
+            (
+                device
+                for device in self._registry.everything()
+                if (site is None or device.site == site)
+                and _cursor(device) > after
+                and target.matches(device.id, device.grains)
+            ),
+            key=_cursor,
+        )
+        page = found[:limit]
+        more = _cursor(page[-1]) if page and len(found) > len(page) else None
+        return {"devices": [self._view(device) for device in page], "next": more}
+
+    async def _show(self, asked: Asked) -> Answer:
+        wanted, site = asked.path["id"], asked.query.get("site")
+        found = [
+            device
+            for device in self._registry.everything()
+            if device.id == wanted and (site is None or device.site == site)
+        ]
+        if not found:
+            raise NotFound(f"no device {wanted!r}", error_id="device.unknown", hint="outstation devices list")
+        return {"devices": [self._view(device) for device in found]}
+
+    def _view(self, device: Device) -> dict[str, Any]:
+        own = self._registry.own_device(device.id) is device
+        return {
+            "id": device.id,
+            "site": device.site,
+            "link": device.link,
+            # What a dark site last said of a device is no longer known to be true.
+            "present": device.present and (own or self._site_book.get(device.link).connected),
+            "last_seen": device.last_seen,
+            "first_seen": device.first_seen,
+            "agent": device.agent,
+            "grains": device.grains,
+        }
+
+
+def _cursor(device: Device) -> str:
+    return f"{device.site}/{device.id}"

@@ -1,0 +1,116 @@
+"""Events of this station: fire, subscribe, and keep on disk what must be kept. What a subscriber sees is committed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from device_agent.clock import Clock
+from device_agent.protocol import tags
+from device_agent.protocol.messages import Event, decode_value, encode_value
+from gateway.metrics import Metrics
+from gateway.spool.queue import Spool
+from gateway.store.reader import Reader
+from gateway.store.writer import Statement, StoreFailed, Writer
+
+log = logging.getLogger(__name__)
+
+SUBSCRIBER_EVENTS = 10_000
+KEPT_EVENTS = 100_000
+PRUNE_EVERY = 5_000
+
+_KEEP = "INSERT INTO events (tag, data, stamp, site) VALUES (?, ?, ?, ?)"
+
+
+@dataclass
+class Subscriber:
+    """One listener: a bounded queue, and how many events it missed by being slow."""
+
+    pattern: str
+    queue: asyncio.Queue[Event] = field(default_factory=lambda: asyncio.Queue(maxsize=SUBSCRIBER_EVENTS))
+    missed: int = 0
+
+
+class Bus:
+    """Live events to subscribers, and the newest ``KEPT_EVENTS`` on disk."""
+
+    def __init__(self, writer: Writer, reader: Reader, spool: Spool, metrics: Metrics, clock: Clock, site: str) -> None:
+        self._writer = writer
+        self._reader = reader
+        self._spool = spool
+        self._metrics = metrics
+        self._clock = clock
+        self._site = site
+        self._subscribers: list[Subscriber] = []
+        self._since_prune = 0
+
+    @property
+    def listened(self) -> bool:
+        """Whether anybody subscribes at all: building events for nobody is work for nothing."""
+        return bool(self._subscribers)
+
+    def event(self, tag: str, data: dict[str, object]) -> Event:
+        """An event of this station, stamped now."""
+        return Event(tag=tag, data=data, stamp=self._clock.wall(), site=self._site)
+
+    def keeping(self, events: Sequence[Event]) -> list[Statement]:
+        """The statements that put events on disk here; commit them, then ``publish``."""
+        return [(_KEEP, [(event.tag, encode_value(event.data), event.stamp, event.site) for event in events])]
+
+    async def fire(self, events: Sequence[Event]) -> None:
+        """Keep events of this station, spool them for the masters, and publish them. A failed commit is counted."""
+        if not events:
+            return
+        try:
+            await self._writer.commit([*self.keeping(events), *self._spool.adding(events)])
+        except StoreFailed:
+            self._metrics.add("events_lost_store", len(events))
+            return
+        self._spool.added()
+        self.publish(events)
+        self._since_prune += len(events)
+        if self._since_prune >= PRUNE_EVERY:
+            self._since_prune = 0
+            await self.prune()
+
+    def publish(self, events: Sequence[Event]) -> None:
+        """Hand committed events to those who listen."""
+        self._metrics.add("events", len(events))
+        for subscriber in self._subscribers:
+            for event in events:
+                if tags.matches(subscriber.pattern, event.tag):
+                    try:
+                        subscriber.queue.put_nowait(event)
+                    except asyncio.QueueFull:
+                        subscriber.missed += 1
+                        self._metrics.add("events_missed_slow_subscriber")
+
+    @contextmanager
+    def subscribe(self, pattern: str) -> Iterator[Subscriber]:
+        """Listen to tags that match, until the context is left."""
+        subscriber = Subscriber(pattern)
+        self._subscribers.append(subscriber)
+        try:
+            yield subscriber
+        finally:
+            self._subscribers.remove(subscriber)
+
+    async def history(self, pattern: str, count: int) -> list[Event]:
+        """The newest kept events that match, oldest first."""
+        rows = await self._reader.rows("SELECT tag, data, stamp, site FROM events ORDER BY id DESC LIMIT ?", (KEPT_EVENTS,))
+        found = []
+        for tag, data, stamp, site in rows:
+            if tags.matches(pattern, tag):
+                found.append(Event(tag=tag, data=decode_value(data), stamp=stamp, site=site))
+                if len(found) >= count:
+                    break
+        return found[::-1]
+
+    async def prune(self) -> None:
+        """Let go of all but the newest kept events; they were history, whoever needed them has had them."""
+        await self._writer.commit(
+            [("DELETE FROM events WHERE id <= (SELECT max(id) FROM events) - ?", [(KEPT_EVENTS,)])]
+        )

@@ -1,0 +1,1 @@
+"""One file for each check of ``outstation check``: what was found, what it means, what mends it."""

@@ -1,0 +1,36 @@
+"""What a check says."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Protocol
+
+from msgspec import Struct
+
+
+class Finding(Struct, frozen=True, kw_only=True):
+    """One finding. ``fix`` is a command or a setting; empty when nothing is wrong."""
+
+    check: str
+    severity: Literal["ok", "info", "warning", "error"]
+    finding: str
+    meaning: str = ""
+    fix: str = ""
+
+
+class Facts(Protocol):
+    """What a check may look at."""
+
+    async def station_view(self) -> dict[str, Any]:
+        """The station, as the API shows it."""
+
+    def refusals(self) -> list[tuple[str, str, str, int]]:
+        """Refused input since the start: link, reason, peer, count; most frequent first."""
+
+    def state_dir(self) -> str:
+        """Where the station keeps its files."""
+
+    def key_views(self) -> list[dict[str, Any]]:
+        """The keys of sites, when this station has sites."""
+
+    def site_views(self) -> list[dict[str, Any]]:
+        """The sites below."""

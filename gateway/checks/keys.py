@@ -1,0 +1,44 @@
+"""Do keys wait for a decision, and do sites claim names that are not theirs?"""
+
+from __future__ import annotations
+
+from gateway.checks.finding import Facts, Finding
+
+
+async def check(facts: Facts) -> list[Finding]:
+    """A finding for each key that wants attention, and for each dark site."""
+    findings = []
+    for key in facts.key_views():
+        if key["state"] == "pending":
+            findings.append(
+                Finding(
+                    check="keys",
+                    severity="info",
+                    finding=f"site {key['site']} waits to be accepted, fingerprint {key['fingerprint']}",
+                    meaning="nothing is exchanged with it until then",
+                    fix=f"outstation keys accept {key['site']}",
+                )
+            )
+        elif key["state"] == "denied":
+            findings.append(
+                Finding(
+                    check="keys",
+                    severity="warning",
+                    finding=f"{key['address']} claims site {key['site']} with another key ({key['fingerprint']})",
+                    meaning="a second gateway with the same name, a reinstalled one, or somebody who pretends",
+                    fix=f"if it is a replacement: outstation keys reject {key['site']}, then keys accept {key['site']}"
+                    f" --fingerprint {key['fingerprint']}",
+                )
+            )
+    findings += [
+        Finding(
+            check="sites",
+            severity="warning",
+            finding=f"site {site['site']} is dark, {site['devices']} devices behind it",
+            meaning="jobs for it wait until they expire; it goes on by itself and sends what it has when it is back",
+            fix=f"on the gateway: outstation check; here: outstation sites show {site['site']}",
+        )
+        for site in facts.site_views()
+        if not site["connected"]
+    ]
+    return findings or [Finding(check="keys", severity="ok", finding="no key and no site wants attention")]

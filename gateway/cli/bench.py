@@ -1,0 +1,59 @@
+"""``outstation bench``: how fast it is, beside a reference that does the least possible."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from device_agent.errors import EXIT_NOT_ALL_OK, EXIT_OK, EXIT_USAGE
+from gateway.cli.command import HelpText, noun, verb
+
+EXITS = {
+    EXIT_OK: "measured",
+    EXIT_NOT_ALL_OK: "not every answer came, so there is no figure",
+    EXIT_USAGE: "the command line is wrong",
+}
+
+app = noun(
+    HelpText(
+        purpose="Benchmarks: the whole system and a lean reference, side by side in one run.",
+        examples=[
+            ("outstation bench fanout --devices 1000", "one job to 1,000 devices"),
+            ("outstation bench fanout --devices 10000 --repeat 5 --json", "for a record"),
+        ],
+        exits=EXITS,
+    )
+)
+
+FANOUT = HelpText(
+    purpose="Measure one job to many devices: from the API taking it to the last return on the master's disk.",
+    explained={
+        "Fields of --json": {
+            "ok": "how many devices answered ok",
+            "ours": "seconds of the whole system",
+            "reference": "seconds of a bare publisher and collector with the same broker and the same devices",
+            "ratio": "ours / reference; smaller is better",
+            "processes": "CPU seconds and peak memory in bytes of each process",
+        }
+    },
+    examples=[
+        ("outstation bench fanout --devices 1000", "once"),
+        ("outstation bench fanout --devices 10000 --repeat 5 --json", "five times and the median"),
+    ],
+    exits=EXITS,
+)
+
+
+@verb(app, "fanout", FANOUT)
+def fanout(
+    devices: Annotated[int, typer.Option(metavar="N", min=1, max=18_000, help="how many devices")] = 1000,
+    repeat: Annotated[int, typer.Option(metavar="K", min=1, max=100, help="how many times")] = 1,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="one JSON object per repeat, and a last one for the median")
+    ] = False,
+) -> int:
+    """Run the benchmark."""
+    from gateway.bench import fanout as measured
+
+    return measured.main(devices, repeat, as_json)

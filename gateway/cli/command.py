@@ -1,0 +1,164 @@
+"""Commands whose help is always in the same order, and what every command is called with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from device_agent.errors import EXIT_NOT_ALL_OK, EXIT_NOT_RUNNING, EXIT_OK, EXIT_REFUSED, EXIT_USAGE
+from gateway.cli.output import Output
+
+if TYPE_CHECKING:
+    from gateway.cli.client import StationClient
+
+HELP_COLUMNS = 100
+ASKING: Mapping[int, str] = {
+    EXIT_OK: "done",
+    EXIT_NOT_ALL_OK: "the station could not do it",
+    EXIT_USAGE: "the command line is wrong, or there is no such thing",
+    EXIT_NOT_RUNNING: "no station answers",
+    EXIT_REFUSED: "the station refuses it by policy",
+}
+"""Exit statuses of a command that asks the station something."""
+
+
+@dataclass(frozen=True)
+class HelpText:
+    """What the help of a command says beside its options: purpose, columns or outcomes, examples, exit statuses."""
+
+    purpose: str
+    details: str = ""
+    order: Sequence[str] = ()
+    """The commands of a group in the order of its help; empty for the order in which they were added."""
+    explained: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    examples: Sequence[tuple[str, str]] = ()
+    exits: Mapping[int, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Invocation:
+    """What the command line says before the command."""
+
+    output: Output
+    socket: Path | None
+
+    def client(self, timeout_seconds: float | None = None) -> StationClient:
+        """The client of the station that is meant. Raises ``UsageInvalid`` or ``NotRunning``."""
+        from gateway.cli.client import ANSWER_SECONDS, StationClient, find_socket
+
+        return StationClient(find_socket(self.socket), timeout_seconds or ANSWER_SECONDS)
+
+
+def invocation(context: typer.Context) -> Invocation:
+    """What the command line says before the command."""
+    found = context.find_object(Invocation)
+    assert found is not None, "the callback of the program sets it"
+    return found
+
+
+def described(text: HelpText) -> type[TyperCommand]:
+    """A command class with this help."""
+
+    # The type of a context here has a name in a private module of typer alone, hence Any.
+    class DescribedCommand(TyperCommand):
+        def get_help(self, ctx: Any) -> str:
+            return render(text, ctx, [])
+
+        def get_usage(self, ctx: Any) -> str:
+            return usage(ctx)
+
+    return DescribedCommand
+
+
+def described_group(text: HelpText) -> type[TyperGroup]:
+    """A class for a noun or the program, with this help and a list of its commands."""
+
+    class DescribedGroup(TyperGroup):
+        def get_help(self, ctx: Any) -> str:
+            entries = [(name, command.help or "") for name, command in self.commands.items()]
+            if text.order:
+                entries.sort(key=lambda entry: text.order.index(entry[0]))
+            return render(text, ctx, entries)
+
+        def get_usage(self, ctx: Any) -> str:
+            return usage(ctx)
+
+    return DescribedGroup
+
+
+def noun(text: HelpText) -> typer.Typer:
+    """A noun, to which its verbs are added."""
+    return typer.Typer(cls=described_group(text), help=text.purpose, rich_markup_mode=None, no_args_is_help=True)
+
+
+def verb(app: typer.Typer, name: str, text: HelpText) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Add a command to a noun or to the program."""
+    return app.command(name, cls=described(text), help=text.purpose)
+
+
+def usage(context: typer.Context) -> str:
+    """The right way to type a command, on one line."""
+    words = ["usage:", context.command_path, "[OPTION]…"]
+    if isinstance(context.command, TyperGroup):
+        words.append("COMMAND …")
+    words += [_name(parameter) for parameter in context.command.params if parameter.param_type_name == "argument"]
+    return " ".join(words)
+
+
+def render(text: HelpText, context: typer.Context, commands: Sequence[tuple[str, str]]) -> str:
+    """The help: purpose, usage, options, commands, columns or outcomes, examples, exit statuses."""
+    blocks = [text.purpose, usage(context)]
+    if text.details:
+        blocks.append("\n".join(wrap(text.details, HELP_COLUMNS)))
+    parameters = context.command.get_params(context)
+    for heading, kind in (("Arguments", "argument"), ("Options", "option")):
+        entries = [(_name(found), _words(found)) for found in parameters if found.param_type_name == kind]
+        blocks.append(_section(heading, entries))
+    blocks.append(_section("Commands", commands))
+    blocks.extend(_section(heading, list(entries.items())) for heading, entries in text.explained.items())
+    if text.examples:
+        blocks.append("\n".join(["Examples:", *(f"  {line}\n      {what}" for line, what in text.examples)]))
+    blocks.append(_section("Exit statuses", [(str(status), what) for status, what in text.exits.items()]))
+    return "\n\n".join(block for block in blocks if block)
+
+
+def _name(parameter: Any) -> str:
+    """How a parameter is typed: ``TARGET``, ``-G, --grain``, ``--limit N``."""
+    if parameter.param_type_name == "argument":
+        return str(parameter.metavar)
+    names = ", ".join([*parameter.opts, *parameter.secondary_opts])
+    return f"{names} {parameter.metavar}" if parameter.metavar else names
+
+
+def _words(parameter: Any) -> str:
+    """What a parameter is, with its default where the words do not already say it."""
+    if "--help" in parameter.opts:
+        return "show this help"
+    words = str(parameter.help)
+    if parameter.required:
+        return words if parameter.param_type_name == "argument" else f"{words} (required)"
+    if parameter.default is None or isinstance(parameter.default, bool) or "(default:" in words:
+        return words
+    return f"{words} (default: {parameter.default})"
+
+
+def _section(heading: str, entries: Sequence[tuple[str, str]]) -> str:
+    if not entries:
+        return ""
+    indent = min(max(len(name) for name, _ in entries), 28) + 4
+    lines = [f"{heading}:"]
+    for name, words in entries:
+        first, *others = wrap(words, HELP_COLUMNS - indent) or [""]
+        if len(name) + 3 > indent:
+            lines.append(f"  {name}")
+            lines.append(" " * indent + first)
+        else:
+            lines.append(f"  {name.ljust(indent - 2)}{first}".rstrip())
+        lines.extend(" " * indent + line for line in others)
+    return "\n".join(lines)

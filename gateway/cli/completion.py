@@ -1,0 +1,61 @@
+"""What the shell offers where a jid, a site or a function is typed. Silent when no station answers."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from device_agent.errors import OutstationError
+
+if TYPE_CHECKING:
+    from gateway.cli.client import StationClient
+
+COMPLETION_SECONDS = 1.0
+JOBS_OFFERED = 50
+
+# A shell expands what it is offered, so only plain words are.
+PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@-]*\Z")
+
+
+def jids(context: typer.Context) -> list[str]:
+    """The newest jids."""
+    return _offered(context, lambda client: (job.jid for job in client.jobs(JOBS_OFFERED)))
+
+
+def open_jids(context: typer.Context) -> list[str]:
+    """The jids of open jobs."""
+    return _offered(context, lambda client: (job.jid for job in client.jobs(JOBS_OFFERED, "open")))
+
+
+def site_names(context: typer.Context) -> list[str]:
+    """The sites of a master."""
+    return _offered(context, lambda client: (site.site for site in client.sites()))
+
+
+def key_names(context: typer.Context) -> list[str]:
+    """The sites whose keys a master knows."""
+    return _offered(context, lambda client: (key.site for key in client.keys().keys))
+
+
+def functions() -> list[str]:
+    """The functions that devices of this release have."""
+    from device_agent.loader import names
+
+    return list(names())
+
+
+def _offered(context: typer.Context, ask: Callable[[StationClient], Iterable[str]]) -> list[str]:
+    from gateway.cli.client import StationClient, find_socket
+
+    # The callback of the program does not run while the shell completes, so the option is read where it was parsed.
+    given = context.find_root().params.get("socket") or os.environ.get("OUTSTATION_SOCKET")
+    try:
+        client = StationClient(find_socket(Path(given) if given else None), COMPLETION_SECONDS)
+        return [name for name in ask(client) if PLAIN.match(name)]
+    except OutstationError:
+        return []

@@ -1,0 +1,126 @@
+"""``outstation devices``: what a station knows of its devices."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from device_agent.errors import EXIT_OK
+from gateway.cli import completion, targets
+from gateway.cli.command import ASKING, HelpText, invocation, noun, verb
+from gateway.cli.text import safe, shown
+
+app = noun(
+    HelpText(
+        purpose="Devices: which there are, whether they are here, and what they say of themselves.",
+        examples=[
+            ("outstation devices list", "every device"),
+            ("outstation devices show cam-0001", "one device with its grains"),
+        ],
+        exits=ASKING,
+    )
+)
+
+Json = Annotated[bool, typer.Option("--json", help="one JSON object per device")]
+Site = Annotated[
+    str | None,
+    typer.Option(metavar="SITE", help="only of this site (default: all)", autocompletion=completion.site_names),
+]
+
+LIST = HelpText(
+    purpose="List devices, all of them or those that a target matches.",
+    explained={
+        "Targets": targets.TARGETS,
+        "Columns": {
+            "id": "the device's name, which targets match",
+            "site": "whose device it is",
+            "link": "how it is reached",
+            "present": "yes when it is here now",
+            "last seen": "when it was last heard",
+            "agent": "the release of its agent",
+        },
+    },
+    examples=[
+        ("outstation devices list 'cam-1*'", "by name"),
+        ("outstation devices list -G os:Debian --json", "by grain, for a script"),
+    ],
+    exits=ASKING,
+)
+
+
+@verb(app, "list", LIST)
+def list_devices(
+    context: typer.Context,
+    target: Annotated[str, typer.Argument(metavar="[TARGET]", help="which devices")] = "*",
+    grain: targets.Grain = False,
+    compound: targets.Compound = False,
+    pcre: targets.Pcre = False,
+    listed: targets.Listed = False,
+    typed: targets.Typed = None,
+    site: Site = None,
+    limit: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="at most so many devices (default: all)")
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Print a table of devices."""
+    kind = targets.target_type(grain, compound, pcre, listed, typed)
+    output = invocation(context).output
+    found = invocation(context).client().devices({"tgt": target, "tgt_type": kind, "site": site}, limit)
+    if as_json:
+        for device in found:
+            output.record("device", device)
+        return EXIT_OK
+    rows = (
+        (
+            safe(device.id),
+            safe(device.site or "-"),
+            safe(device.link or "-"),
+            ("yes", "green") if device.present else ("no", "yellow"),
+            output.age(device.last_seen),
+            safe(device.agent or "-"),
+        )
+        for device in found
+    )
+    if not output.table(("id", "site", "link", "present", "last seen", "agent"), rows):
+        output.note(f"no device matched {safe(target)}")
+    return EXIT_OK
+
+
+SHOW = HelpText(
+    purpose="Show one device with its grains.",
+    examples=[
+        ("outstation devices show cam-0001", "everything that is known of it"),
+        ("outstation devices show cam-0001 --json", "the same, for a script"),
+    ],
+    exits=ASKING,
+)
+
+
+@verb(app, "show", SHOW)
+def show(
+    context: typer.Context,
+    device: Annotated[str, typer.Argument(metavar="ID", help="the device's name")],
+    site: Site = None,
+    as_json: Json = False,
+) -> int:
+    """Print a device, or each of this id where sites share it."""
+    output = invocation(context).output
+    for found in invocation(context).client().device(device, site):
+        if as_json:
+            output.record("device", found)
+            continue
+        output.facts(
+            [
+                ("id", safe(found.id)),
+                ("site", safe(found.site or "-")),
+                ("link", safe(found.link or "-")),
+                ("present", "yes" if found.present else "no"),
+                ("last seen", output.time(found.last_seen)),
+                ("first seen", output.time(found.first_seen)),
+                ("agent", safe(found.agent or "-")),
+                *(("grain", f"{safe(name)} = {shown(grain)}") for name, grain in sorted((found.grains or {}).items())),
+            ]
+        )
+    return EXIT_OK

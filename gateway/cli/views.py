@@ -1,0 +1,224 @@
+"""What the station's API says, as types: the client's side of the contract.
+
+Only what a command cannot do without is required; the rest has a default, so that a station of another release can
+still be talked to. Times are seconds since 1970 UTC, durations are seconds.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct, field
+
+
+class SiteProgress(Struct, frozen=True):
+    """How far one site is with a job; ``state`` is waiting, answering, closed or dark."""
+
+    site: str
+    state: str
+    expected: int = 0
+    done: int = 0
+    connected: bool = False
+    last_seen: float | None = None
+
+
+class JobView(Struct, frozen=True):
+    """A job as its station sees it."""
+
+    jid: str
+    fun: str
+    state: str
+    tgt: str = ""
+    tgt_type: str = "glob"
+    arg: list[Any] = []
+    kwarg: dict[str, Any] = {}
+    user: str | None = None
+    origin: str | None = None
+    issued: float | None = None
+    expires: float | None = None
+    late: str = "drop"
+    run_limit: float | None = None
+    cancelled: bool = False
+    expected: int = 0
+    counts: dict[str, int] = {}
+    waiting: dict[str, int] = {}
+    sites: list[SiteProgress] = []
+
+
+class OutcomeView(Struct, frozen=True, tag_field="type", tag="outcome"):
+    """How a job ended on one device, with what it returned."""
+
+    id: str
+    outcome: str
+    site: str | None = None
+    retcode: int | None = 0
+    value: Any = None
+    why: str | None = ""
+    seen: float | None = None
+    ended: float | None = None
+    duration: float | None = None
+    executions: int | None = 0
+
+
+class JobSeen(Struct, frozen=True, tag_field="type", tag="job"):
+    """The first line of a watched job."""
+
+    job: JobView
+
+
+class Progress(Struct, frozen=True, tag_field="type", tag="progress"):
+    """Where a watched job stands."""
+
+    expected: int = 0
+    counts: dict[str, int] = {}
+    waiting: dict[str, int] = {}
+    sites: list[SiteProgress] = []
+
+
+class JobClosed(Struct, frozen=True, tag_field="type", tag="close"):
+    """The last line of a watched job."""
+
+    job: JobView
+
+
+Watched = JobSeen | OutcomeView | Progress | JobClosed
+
+
+class DeviceView(Struct, frozen=True):
+    """A device in a station's registry."""
+
+    id: str
+    site: str | None = None
+    link: str | None = None
+    present: bool = False
+    last_seen: float | None = None
+    first_seen: float | None = None
+    agent: str | None = None
+    grains: dict[str, Any] | None = None
+
+
+class SiteView(Struct, frozen=True):
+    """A site under a master."""
+
+    site: str
+    connected: bool = False
+    since: float | None = None
+    last_seen: float | None = None
+    devices: int | None = None
+    present: int | None = None
+    version: str | None = None
+    fingerprint: str | None = None
+    address: str | None = None
+    confirmed_sequence: int | None = None
+
+
+class KeyView(Struct, frozen=True):
+    """A site's key; ``state`` is pending, accepted, rejected or denied."""
+
+    site: str
+    state: str
+    fingerprint: str = ""
+    key: str = ""
+    first_seen: float | None = None
+    last_seen: float | None = None
+    address: str | None = None
+
+
+class StationKey(Struct, frozen=True):
+    """The station's own key."""
+
+    public_key: str = ""
+    fingerprint: str = ""
+
+
+class EventView(Struct, frozen=True):
+    """Something that happened; ``stamp`` is Salt's, ISO 8601 in UTC."""
+
+    tag: str
+    data: dict[str, Any] = {}
+    stamp: str = field(default="", name="_stamp")
+    site: str | None = None
+
+
+class Finding(Struct, frozen=True):
+    """What one check found; ``severity`` is ok, info, warning or error."""
+
+    check: str
+    severity: str
+    finding: str
+    meaning: str | None = ""
+    fix: str | None = ""
+
+
+class UplinkView(Struct, frozen=True):
+    """A gateway's link to its masters."""
+
+    state: str = "unknown"
+    master: str | None = None
+    since: float | None = None
+    last_error: str | None = None
+
+
+class StationView(Struct, frozen=True):
+    """The station that was asked, as far as the command line shows it."""
+
+    role: str
+    name: str
+    version: str = ""
+    uplink: UplinkView | None = None
+
+
+class JobPage(Struct, frozen=True):
+    """Jobs, newest first."""
+
+    jobs: list[JobView]
+
+
+class OutcomePage(Struct, frozen=True):
+    """A page of outcomes; ``next`` is where the following one starts."""
+
+    outcomes: list[OutcomeView]
+    next: str | int | None = None
+
+
+class DevicePage(Struct, frozen=True):
+    """A page of devices; ``next`` is where the following one starts."""
+
+    devices: list[DeviceView]
+    next: str | int | None = None
+
+
+class SiteList(Struct, frozen=True):
+    """All sites."""
+
+    sites: list[SiteView]
+
+
+class KeyList(Struct, frozen=True):
+    """Keys, and with a full list the station's own."""
+
+    keys: list[KeyView]
+    station: StationKey | None = None
+
+
+class FindingList(Struct, frozen=True):
+    """What all checks found."""
+
+    findings: list[Finding]
+
+
+class ErrorFacts(Struct, frozen=True):
+    """The facts of an error, as ``OutstationError.fields`` gives them."""
+
+    what: str
+    id: str | None = None
+    where: str | None = None
+    found: str | None = None
+    allowed: str | None = None
+    hint: str | None = None
+
+
+class ErrorAnswer(Struct, frozen=True):
+    """The body of an answer that is an error."""
+
+    error: ErrorFacts

@@ -1,0 +1,378 @@
+"""The registry: every device this station knows, its own and those of the sites below, in memory and on disk.
+
+A device is ``present``, absent, or unheard: known to have been here before this station (or its link) was away, and
+still expected back for RETURN_WINDOW_SECONDS. Places in bitmaps are given once and on disk before a device learns its
+own. Implements ``Presence`` for the downlinks and ``Roll`` for the uplink.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from device_agent.clock import Clock
+from device_agent.errors import Refused
+from device_agent.parts import Part
+from device_agent.protocol import limits, tags
+from device_agent.protocol.messages import Beat, Event, Gone, Hello, decode_value, encode_value
+from gateway.bus import Bus
+from gateway.metrics import Metrics
+from gateway.store.reader import Reader
+from gateway.store.writer import Statement, StoreFailed, Writer
+from upstream.frames import DeviceRecord
+
+log = logging.getLogger(__name__)
+
+FLUSH_SECONDS = 0.1
+SWEEP_SECONDS = 1.0
+SEEN_EVERY_SECONDS = 60.0
+
+_PUT = (
+    "INSERT INTO devices (site, id, link, place, agent, grains, present, first_seen, last_seen, revision)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    " ON CONFLICT (site, id) DO UPDATE SET link=excluded.link, place=excluded.place, agent=excluded.agent,"
+    " grains=excluded.grains, present=excluded.present, last_seen=excluded.last_seen, revision=excluded.revision"
+)
+
+
+@dataclass(slots=True)
+class Device:
+    """One device. ``heard`` and ``gone`` are monotonic seconds of this process, the others wall seconds."""
+
+    site: str
+    id: str
+    link: str
+    place: int | None
+    agent: str
+    grains: dict[str, Any]
+    present: bool
+    first_seen: float
+    last_seen: float
+    revision: int
+    unheard: bool = False
+    session: str = ""
+    heard: float = 0.0
+    gone: float = 0.0
+
+    def row(self) -> tuple[Any, ...]:
+        """The device as a row of the store."""
+        return (
+            self.site,
+            self.id,
+            self.link,
+            self.place,
+            self.agent,
+            encode_value(self.grains),
+            # On disk an unheard device stays present: after another restart it is still expected back.
+            int(self.present or self.unheard),
+            self.first_seen,
+            self.last_seen,
+            self.revision,
+        )
+
+
+class Registry(Part):
+    """All devices by (site, id), with the loops that write changes and notice silence."""
+
+    name: ClassVar[str] = "registry"
+
+    def __init__(
+        self, *, site: str, writer: Writer, reader: Reader, bus: Bus, metrics: Metrics, clock: Clock
+    ) -> None:
+        self._site = site
+        self._writer = writer
+        self._reader = reader
+        self._bus = bus
+        self._metrics = metrics
+        self._clock = clock
+        self._own: dict[str, Device] = {}
+        self._below: dict[tuple[str, str], Device] = {}
+        self._links: dict[str, str] = {}
+        self._next_place = 0
+        self._revision = 0
+        self._dirty: dict[tuple[str, str], Device] = {}
+        self._dirtied = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._flushing = asyncio.Lock()
+        self._started: list[Device] = []
+        self._came: list[str] = []
+        self._went: list[str] = []
+        self._expected_back_until = 0.0
+        self._on_move: Callable[[str], None] = _nobody
+
+    async def open(self) -> None:
+        """Load every known device; those that were here when the station stopped are expected back."""
+        rows = await self._reader.rows(
+            "SELECT site, id, link, place, agent, grains, present, first_seen, last_seen, revision FROM devices"
+        )
+        now = self._clock.monotonic()
+        for site, device_id, link, place, agent, grains, present, first_seen, last_seen, revision in rows:
+            device = Device(
+                site, device_id, link, place, agent, decode_value(grains), bool(present), first_seen, last_seen, revision
+            )
+            self._revision = max(self._revision, revision)
+            if site == self._site:
+                device.unheard, device.present, device.gone = device.present, False, now
+                self._own[device_id] = device
+                self._next_place = max(self._next_place, (place if place is not None else -1) + 1)
+            else:
+                self._below[site, device_id] = device
+                self._links.setdefault(site, link)
+        self._expected_back_until = now + limits.RETURN_WINDOW_SECONDS
+        self.spawn(self._write_changes(), "write")
+        self.spawn(self._sweep(), "sweep")
+
+    async def drain(self) -> None:
+        """Write what changed."""
+        await self.flush()
+
+    def on_move(self, call: Callable[[str], None]) -> None:
+        """Call with a device's id whenever it came or went."""
+        self._on_move = call
+
+    # --- Presence: told by the downlinks ---------------------------------------------------------------------------
+
+    def hello(self, link: str, device: str, hello: Hello) -> int:
+        """A device said hello; returns its place. It may be told only after ``flush``. Raises ``Refused``."""
+        now, wall = self._clock.monotonic(), self._clock.wall()
+        known = self._own.get(device)
+        if known is None:
+            if len(self._own) >= limits.DEVICES_PER_STATION:
+                raise Refused("registry_full", f"{limits.DEVICES_PER_STATION} devices are known here")
+            known = Device(
+                self._site, device, link, self._next_place, hello.agent, hello.grains, False, wall, wall, 0
+            )
+            self._next_place += 1
+            self._own[device] = known
+        elif known.place is None:
+            known.place, self._next_place = self._next_place, self._next_place + 1
+        if known.session != hello.session or not known.present:
+            self._started.append(known)
+            if not known.unheard:
+                self._came.append(device)
+        known.link, known.agent, known.grains, known.session = link, hello.agent, hello.grains, hello.session
+        known.present, known.unheard, known.heard, known.last_seen = True, False, now, wall
+        self._mark(known)
+        assert known.place is not None
+        return known.place
+
+    def welcomed(self, device: str) -> None:
+        """The device has been told its place: what waits for it may go out."""
+        self._on_move(device)
+
+    def beat(self, device: str, beat: Beat) -> bool:
+        """A device is alive; False when its session is not known here."""
+        known = self._own.get(device)
+        if known is None or known.session != beat.session:
+            return False
+        self.heard(device)
+        if not known.present:
+            known.present, known.unheard = True, False
+            self._came.append(device)
+            self._mark(known)
+            self._on_move(device)
+        return True
+
+    def heard(self, device: str) -> None:
+        """The device said anything at all."""
+        known = self._own.get(device)
+        if known is not None:
+            known.heard, known.last_seen = self._clock.monotonic(), self._clock.wall()
+
+    def gone(self, device: str, gone: Gone) -> None:
+        """A connection ended; the last will of an earlier connection says nothing about the present one."""
+        known = self._own.get(device)
+        if known is not None and known.session == gone.session:
+            self._lost(known)
+
+    def unheard(self, link: str) -> None:
+        """The link was away: whoever was present on it is expected back."""
+        now = self._clock.monotonic()
+        for device in self._own.values():
+            if device.link == link and device.present:
+                device.present, device.unheard, device.gone = False, True, now
+        self._expected_back_until = now + limits.RETURN_WINDOW_SECONDS
+
+    # --- asked by jobs, the API and the uplink ---------------------------------------------------------------------
+
+    @property
+    def revision(self) -> int:
+        """Rises with each change."""
+        return self._revision
+
+    @property
+    def changed(self) -> asyncio.Event:
+        """Set after rows were written."""
+        return self._changed
+
+    def own(self) -> Iterable[Device]:
+        """This station's own devices."""
+        return self._own.values()
+
+    def own_device(self, device: str) -> Device | None:
+        """One of this station's own devices."""
+        return self._own.get(device)
+
+    def below(self, link: str) -> list[Device]:
+        """The devices that a site below answers for, as last told."""
+        return [device for device in self._below.values() if device.link == link]
+
+    def everything(self) -> Iterable[Device]:
+        """Every known device, own ones first."""
+        yield from self._own.values()
+        yield from self._below.values()
+
+    def link_of(self, site: str) -> str | None:
+        """The site below through which this (leaf) site is reached, if it is known."""
+        return self._links.get(site)
+
+    def bind(self, site: str, link: str) -> bool:
+        """Tie a leaf site's name to the link that first brought it; False when another link has it."""
+        return self._links.setdefault(site, link) == link
+
+    async def records_after(self, revision: int) -> list[DeviceRecord]:
+        """Rows that changed after a revision, for the masters; one page."""
+        rows = await self._reader.rows(
+            "SELECT site, id, link, agent, grains, present, first_seen, last_seen, revision FROM devices"
+            " WHERE revision > ? ORDER BY revision LIMIT ?",
+            (revision, limits.REGISTRY_PAGE),
+        )
+        return [
+            DeviceRecord(
+                site=site,
+                id=device_id,
+                link=link,
+                agent=agent,
+                grains=grains,
+                present=bool(present),
+                first_seen=first_seen,
+                last_seen=last_seen,
+                revision=row_revision,
+            )
+            for site, device_id, link, agent, grains, present, first_seen, last_seen, row_revision in rows
+        ]
+
+    async def keep_records(self, link: str, records: list[DeviceRecord], beside: list[Statement]) -> None:
+        """Put what a site told of its devices on disk, together with ``beside``, and remember it."""
+        taken = []
+        for record in records:
+            if record.site == self._site or not self.bind(record.site, link):
+                self._metrics.refused("uplink", "foreign_site", link, f"device {record.id} of site {record.site}")
+                continue
+            self._revision += 1
+            earlier = self._below.get((record.site, record.id))
+            taken.append(
+                Device(
+                    record.site,
+                    record.id,
+                    link,
+                    None,
+                    record.agent,
+                    decode_value(record.grains),
+                    record.present,
+                    earlier.first_seen if earlier else record.first_seen,
+                    record.last_seen,
+                    self._revision,
+                )
+            )
+        await self._writer.commit([(_PUT, [device.row() for device in taken]), *beside])
+        for device in taken:
+            self._below[device.site, device.id] = device
+        self._changed.set()
+
+    async def flush(self) -> None:
+        """Put changed rows and the events about them on disk. Raises ``StoreFailed``; then they stay changed."""
+        async with self._flushing:
+            dirty, self._dirty = self._dirty, {}
+            for device in dirty.values():
+                self._revision += 1
+                device.revision = self._revision
+            try:
+                await self._writer.commit([(_PUT, [device.row() for device in dirty.values()])])
+            except StoreFailed:
+                self._dirty = {**dirty, **self._dirty}
+                raise
+            if dirty:
+                self._changed.set()
+
+    # --- loops -----------------------------------------------------------------------------------------------------
+
+    async def _write_changes(self) -> None:
+        while True:
+            await self._dirtied.wait()
+            await asyncio.sleep(FLUSH_SECONDS)
+            self._dirtied.clear()
+            try:
+                await self.flush()
+            except StoreFailed as error:
+                log.error("registry not written error=%s", error.found)
+                self._dirtied.set()
+                await asyncio.sleep(SWEEP_SECONDS)
+                continue
+            await self._bus.fire(self._take_events())
+
+    def _take_events(self) -> list[Event]:
+        started, self._started = self._started, []
+        came, self._came = self._came, []
+        went, self._went = self._went, []
+        # The shape of Salt's own event: its data is a sentence.
+        events = [
+            self._bus.event(
+                tags.device_start(device.id),
+                {
+                    "cmd": "_minion_event",
+                    "data": f"Minion {device.id} started at {device.last_seen:.0f}",
+                    "id": device.id,
+                    "pretag": None,
+                    "tag": tags.device_start(device.id),
+                },
+            )
+            for device in started
+        ]
+        if came or went:
+            events.append(self._bus.event(tags.PRESENCE_CHANGE, {"new": came, "lost": went}))
+        return events
+
+    async def _sweep(self) -> None:
+        seen_at = self._clock.monotonic()
+        while True:
+            await asyncio.sleep(SWEEP_SECONDS)
+            now = self._clock.monotonic()
+            window_over = now > self._expected_back_until
+            for device in self._own.values():
+                if device.present and now - device.heard > limits.BEAT_SECONDS * limits.SILENT_BEATS:
+                    self._lost(device)
+                elif device.unheard and window_over:
+                    device.unheard = False
+                    self._went.append(device.id)
+                    self._mark(device)
+            if now - seen_at > SEEN_EVERY_SECONDS:
+                seen_at = now
+                await self._write_seen()
+
+    async def _write_seen(self) -> None:
+        rows = [(device.last_seen, device.site, device.id) for device in self._own.values() if device.present]
+        try:
+            await self._writer.commit([("UPDATE devices SET last_seen = ? WHERE site = ? AND id = ?", rows)])
+        except StoreFailed as error:
+            log.error("last seen times not written error=%s", error.found)
+
+    def _lost(self, device: Device) -> None:
+        if device.present or device.unheard:
+            device.present = device.unheard = False
+            device.gone = self._clock.monotonic()
+            self._went.append(device.id)
+            self._mark(device)
+
+    def _mark(self, device: Device) -> None:
+        self._dirty[device.site, device.id] = device
+        self._dirtied.set()
+
+
+def _nobody(device: str) -> None:
+    """Until somebody asks to be told."""
+
+

@@ -1,0 +1,143 @@
+"""The sites below this station: how far each is confirmed, and whether it is heard. Implements ``SiteWatch``."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from device_agent.clock import Clock
+from device_agent.parts import Part
+from device_agent.protocol import tags
+from gateway.bus import Bus
+from gateway.devices.enrollment import Enrollment
+from gateway.devices.registry import Registry
+from gateway.store.reader import Reader
+from gateway.store.writer import Statement, StoreFailed, Writer
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Site:
+    """A site below. Times are wall seconds, ``dark_since`` monotonic."""
+
+    name: str
+    epoch: str
+    confirmed: int
+    revision: int
+    release: str
+    address: str
+    since: float
+    last_seen: float
+    connected: bool = False
+    dark_since: float = 0.0
+
+
+async def _nobody(site: str) -> None:
+    """Until somebody asks to be told."""
+
+
+class SiteBook(Part):
+    """What is known of each site."""
+
+    name: ClassVar[str] = "site-book"
+
+    def __init__(
+        self, *, writer: Writer, reader: Reader, bus: Bus, registry: Registry, enrollment: Enrollment, clock: Clock
+    ) -> None:
+        self._writer = writer
+        self._reader = reader
+        self._bus = bus
+        self._registry = registry
+        self._enrollment = enrollment
+        self._clock = clock
+        self._sites: dict[str, Site] = {}
+        self._on_up: Callable[[str], Awaitable[None]] = _nobody
+
+    async def open(self) -> None:
+        """Load the sites; all are dark until heard."""
+        now = self._clock.monotonic()
+        for row in await self._reader.rows(
+            "SELECT site, epoch, confirmed, revision, release, address, since, last_seen FROM sites"
+        ):
+            entry = Site(*row)
+            entry.dark_since = now
+            self._sites[entry.name] = entry
+
+    def on_up(self, call: Callable[[str], Awaitable[None]]) -> None:
+        """Call with a site's name whenever it is welcome."""
+        self._on_up = call
+
+    def get(self, site: str) -> Site:
+        """What is known of a site; a new one is dark and has sent nothing."""
+        if site not in self._sites:
+            self._sites[site] = Site(site, "", 0, 0, "", "", 0.0, 0.0, dark_since=self._clock.monotonic())
+        return self._sites[site]
+
+    def position_statement(self, site: str, epoch: str, confirmed: int, revision: int) -> Statement:
+        """The statement that puts a site's position on disk, to be committed with what it stands for."""
+        return (
+            "INSERT INTO sites (site, epoch, confirmed, revision) VALUES (?, ?, ?, ?) ON CONFLICT (site) DO UPDATE"
+            " SET epoch=excluded.epoch, confirmed=excluded.confirmed, revision=excluded.revision",
+            [(site, epoch, confirmed, revision)],
+        )
+
+    async def site_up(self, site: str, release: str, address: str) -> None:
+        """A site is welcome and connected."""
+        entry = self.get(site)
+        now = self._clock.wall()
+        entry.connected, entry.release, entry.address, entry.since, entry.last_seen = True, release, address, now, now
+        log.info("site up site=%s address=%s", site, address)
+        await self._write(entry)
+        await self._bus.fire([self._bus.event(tags.site_change(site), {"site": site, "connected": True})])
+        await self._on_up(site)
+
+    def site_heard(self, site: str) -> None:
+        """A site said anything."""
+        self.get(site).last_seen = self._clock.wall()
+
+    def site_down(self, site: str, why: str) -> None:
+        """A site's link is gone."""
+        entry = self.get(site)
+        if entry.connected:
+            entry.connected, entry.dark_since, entry.since = False, self._clock.monotonic(), self._clock.wall()
+            self.spawn(self._down(entry, why), f"down/{site}")
+
+    def views(self) -> list[dict[str, Any]]:
+        """Every accepted site, as the API shows it."""
+        return [self.view(site) for site in self._enrollment.accepted_sites()]
+
+    def view(self, site: str) -> dict[str, Any]:
+        """One site, as the API shows it."""
+        entry = self.get(site)
+        key = self._enrollment.of_site(site)
+        devices = self._registry.below(site)
+        return {
+            "site": site,
+            "connected": entry.connected,
+            "since": entry.since,
+            "last_seen": entry.last_seen,
+            "devices": len(devices),
+            "present": sum(1 for device in devices if device.present) if entry.connected else 0,
+            "version": entry.release,
+            "fingerprint": key.view()["fingerprint"] if key else "",
+            "address": entry.address,
+            "confirmed_sequence": entry.confirmed,
+        }
+
+    async def _down(self, entry: Site, why: str) -> None:
+        await self._write(entry)
+        await self._bus.fire(
+            [self._bus.event(tags.site_change(entry.name), {"site": entry.name, "connected": False, "why": why})]
+        )
+
+    async def _write(self, entry: Site) -> None:
+        row = (entry.release, entry.address, entry.since, entry.last_seen, entry.name)
+        try:
+            await self._writer.commit(
+                [("UPDATE sites SET release=?, address=?, since=?, last_seen=? WHERE site=?", [row])]
+            )
+        except StoreFailed as error:
+            log.error("site times not written error=%s", error.found)

@@ -1,0 +1,1 @@
+"""Ways down to devices, one file for each transport."""

@@ -1,0 +1,103 @@
+"""What a station says of itself: the view for the API, and the facts that checks look at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from device_agent import __version__
+from gateway.devices.enrollment import Enrollment
+from gateway.devices.registry import Registry
+from gateway.devices.sites import SiteBook
+from gateway.jobs.open_jobs import OpenJobs
+from gateway.metrics import Metrics
+from gateway.spool.queue import Spool
+from upstream.curve import CurveKeys, fingerprint
+
+
+class Reporting(Protocol):
+    """A part that can say how it does."""
+
+    def status(self) -> Mapping[str, Any]:
+        """Its state by name."""
+
+
+class StationFacts:
+    """Gathers what the parts say."""
+
+    def __init__(
+        self,
+        *,
+        role: str,
+        name: str,
+        state_dir: str,
+        keys: CurveKeys,
+        started: float,
+        registry: Registry,
+        enrollment: Enrollment,
+        site_book: SiteBook,
+        open_jobs: OpenJobs,
+        spool: Spool,
+        metrics: Metrics,
+    ) -> None:
+        self._role = role
+        self._name = name
+        self._state_dir = state_dir
+        self._keys = keys
+        self._started = started
+        self._registry = registry
+        self._enrollment = enrollment
+        self._site_book = site_book
+        self._open_jobs = open_jobs
+        self._spool = spool
+        self._metrics = metrics
+        self.uplink: Reporting | None = None
+        self.broker: Reporting | None = None
+        self.downlink: Reporting | None = None
+        self.sites_address: str | None = None
+
+    async def station_view(self) -> dict[str, Any]:
+        """The station, as the API shows it."""
+        sites = self._site_book.views()
+        own = list(self._registry.own())
+        broker = None
+        if self.broker is not None:
+            broker = {**self.broker.status(), **(self.downlink.status() if self.downlink is not None else {})}
+        return {
+            "role": self._role,
+            "name": self._name,
+            "version": __version__,
+            "started": self._started,
+            "public_key": self._keys.public,
+            "fingerprint": fingerprint(self._keys.public),
+            "uplink": self.uplink.status() if self.uplink is not None else None,
+            "broker": broker,
+            "listen": self.sites_address,
+            "devices": len(own) + sum(site["devices"] for site in sites),
+            "present": sum(1 for device in own if device.present) + sum(site["present"] for site in sites),
+            "sites": len(sites),
+            "jobs_open": len(self._open_jobs),
+            "spool_pending": await self._spool.pending(),
+        }
+
+    async def metrics_text(self) -> str:
+        """Counters and gauges in Prometheus' text format."""
+        view = await self.station_view()
+        gauges = {name: float(view[name]) for name in ("devices", "present", "sites", "jobs_open", "spool_pending")}
+        return self._metrics.text(gauges)
+
+    def refusals(self) -> list[tuple[str, str, str, int]]:
+        """Refused input since the start, most frequent first."""
+        return [(*key, count) for key, count in self._metrics.peers.most_common()]
+
+    def state_dir(self) -> str:
+        """Where the station keeps its files."""
+        return self._state_dir
+
+    def key_views(self) -> list[dict[str, Any]]:
+        """The keys of sites."""
+        return self._enrollment.views()
+
+    def site_views(self) -> list[dict[str, Any]]:
+        """The sites below."""
+        return self._site_book.views()

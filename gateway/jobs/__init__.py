@@ -1,0 +1,1 @@
+"""Jobs, in the order they live: accept, expect, deliver, collect, close."""

@@ -1,0 +1,80 @@
+"""A job ends: when every expected device has an outcome, the station writes and sends its last word, the close."""
+
+from __future__ import annotations
+
+import logging
+
+from device_agent.clock import Clock
+from device_agent.protocol import tags
+from device_agent.protocol.messages import Close, Item
+from gateway.bus import Bus
+from gateway.jobs.expect import pages
+from gateway.jobs.open_jobs import OpenJob, OpenJobs
+from gateway.metrics import Metrics
+from gateway.spool.queue import Spool
+from gateway.store.writer import StoreFailed, Writer
+
+log = logging.getLogger(__name__)
+
+
+class Closing:
+    """Closes what has ended."""
+
+    def __init__(
+        self,
+        *,
+        site: str,
+        open_jobs: OpenJobs,
+        writer: Writer,
+        spool: Spool,
+        bus: Bus,
+        metrics: Metrics,
+        clock: Clock,
+    ) -> None:
+        self._site = site
+        self._open_jobs = open_jobs
+        self._writer = writer
+        self._spool = spool
+        self._bus = bus
+        self._metrics = metrics
+        self._clock = clock
+
+    async def check(self, opened: OpenJob) -> None:
+        """Close the job if it has ended; otherwise wake those who watch it."""
+        opened.pulse()
+        if not opened.all_ended or self._open_jobs.get(opened.job.jid) is not opened:
+            return
+        self._open_jobs.remove(opened.job.jid)
+        jid, counts = opened.job.jid, dict(opened.counts)
+        items: list[Item] = []
+        if not opened.manifest_final:
+            items += pages(jid, self._site, [], 0, final=True)
+        items.append(Close(jid=jid, site=self._site, counts=counts))
+        try:
+            await self._writer.commit(
+                [("UPDATE jobs SET closed = ? WHERE jid = ?", [(self._clock.wall(), jid)]), *self._spool.adding(items)]
+            )
+        except StoreFailed:
+            # Still open on disk: it is looked at again in a moment, and after a restart.
+            self._open_jobs.add(opened)
+            opened.look_at = self._clock.monotonic() + 1.0
+            return
+        self._spool.added()
+        self._metrics.add("jobs_closed")
+        log.info("job closed jid=%s counts=%s", jid, counts)
+        opened.pulse()
+        event = self._bus.event(tags.job_close(jid), {"jid": jid, "fun": opened.job.fun, "counts": counts})
+        await self._bus.fire([event])
+
+    async def answered(self, opened: OpenJob) -> None:
+        """A relay says once, when every site below has answered, that its own answer is complete."""
+        if opened.manifest_final or not opened.all_answered:
+            return
+        try:
+            await self._writer.commit(self._spool.adding(pages(opened.job.jid, self._site, [], 0, final=True)))
+        except StoreFailed as error:
+            # The close says it too, should this be the last chance.
+            log.error("final page not written jid=%s error=%s", opened.job.jid, error.found)
+            return
+        opened.manifest_final = True
+        self._spool.added()

@@ -1,0 +1,242 @@
+"""Returns are collected: one group commit for all that came in the last moment, and only then is a device confirmed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from device_agent.clock import Clock
+from device_agent.parts import Part
+from device_agent.protocol import limits
+from device_agent.protocol.links import Downlink
+from device_agent.protocol.messages import OutcomeRecord, Return
+from device_agent.protocol.outcomes import Outcome, State
+from gateway.bus import Bus
+from gateway.devices.registry import Registry
+from gateway.jobs.close import Closing
+from gateway.jobs.open_jobs import OpenJob, OpenJobs
+from gateway.jobs.record import outcome_statement, return_event
+from gateway.metrics import Metrics
+from gateway.spool.queue import Spool
+from gateway.store.reader import Reader
+from gateway.store.writer import StoreFailed, Writer
+
+log = logging.getLogger(__name__)
+
+UNCOMMITTED = 20_000
+"""Returns held in memory while the disk is busy; beyond it the downlink waits, and the broker behind it."""
+
+CONFIRM_SECONDS = 0.5
+RETRY_SECONDS = 1.0
+
+
+@dataclass(slots=True)
+class _Arrived:
+    record: OutcomeRecord
+    opened: OpenJob | None
+    from_device: bool
+
+
+class Collection(Part):
+    """Implements ``Returns`` for the downlinks, and takes the verdicts on silence the same way."""
+
+    name: ClassVar[str] = "collect"
+
+    def __init__(
+        self,
+        *,
+        site: str,
+        open_jobs: OpenJobs,
+        registry: Registry,
+        downlink_of: Callable[[str], Downlink | None],
+        writer: Writer,
+        reader: Reader,
+        spool: Spool,
+        bus: Bus,
+        closing: Closing,
+        metrics: Metrics,
+        clock: Clock,
+    ) -> None:
+        self._site = site
+        self._open_jobs = open_jobs
+        self._registry = registry
+        self._downlink_of = downlink_of
+        self._writer = writer
+        self._reader = reader
+        self._spool = spool
+        self._bus = bus
+        self._closing = closing
+        self._metrics = metrics
+        self._clock = clock
+        self._arrived: list[_Arrived] = []
+        self._wake = asyncio.Event()
+        self._space = asyncio.Event()
+        self._space.set()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._confirmable: dict[str, set[str]] = defaultdict(set)
+        self._confirm_wake = asyncio.Event()
+
+    async def open(self) -> None:
+        """Start committing."""
+        self.spawn(self._commit_arrived(), "commit")
+        self.spawn(self._confirm_devices(), "confirm")
+
+    async def drain(self) -> None:
+        """Wait until all that arrived is on disk, and tell the devices."""
+        await self._idle.wait()
+        await self._send_confirmations()
+
+    def running(self, device: str, jid: str) -> None:
+        """The device has the job: it is not sent again before long, only asked after."""
+        self._registry.heard(device)
+        opened = self._open_jobs.get(jid)
+        waiting = opened.waiting.get(device) if opened is not None else None
+        if opened is None or waiting is None:
+            return
+        now = self._clock.monotonic()
+        if waiting.state is not State.RUNNING:
+            waiting.state, waiting.since = State.RUNNING, now
+        waiting.due = now + limits.RESEND_CEILING_SECONDS
+        opened.pulse()
+
+    async def returned(self, device: str, message: Return) -> None:
+        """The device answered. Waits while too much is uncommitted."""
+        self._registry.heard(device)
+        opened = self._open_jobs.get(message.jid)
+        if opened is not None and device in opened.committing:
+            return
+        if opened is not None and device not in opened.waiting:
+            opened = None
+        record = OutcomeRecord(
+            jid=message.jid,
+            site=self._site,
+            id=device,
+            fun=message.fun,
+            outcome=Outcome(message.outcome),
+            retcode=message.retcode,
+            value=message.value,
+            why=message.why,
+            ended=self._clock.wall(),
+            duration=message.duration,
+            executions=message.executions,
+        )
+        self._take(_Arrived(record, opened, from_device=True))
+        if not self._space.is_set():
+            await self._space.wait()
+
+    def decided(self, opened: OpenJob, device: str, outcome: Outcome, why: str) -> None:
+        """The station itself gives an outcome to a silent device."""
+        known = self._registry.own_device(device)
+        record = OutcomeRecord(
+            jid=opened.job.jid,
+            site=self._site,
+            id=device,
+            fun=opened.job.fun,
+            outcome=outcome,
+            why=why,
+            seen=known.last_seen if known else None,
+            ended=self._clock.wall(),
+        )
+        self._take(_Arrived(record, opened, from_device=False))
+
+    def _take(self, arrived: _Arrived) -> None:
+        if arrived.opened is not None:
+            arrived.opened.committing.add(arrived.record.id)
+        self._arrived.append(arrived)
+        self._idle.clear()
+        self._wake.set()
+        if len(self._arrived) >= UNCOMMITTED:
+            self._space.clear()
+
+    async def _commit_arrived(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            arrived, self._arrived = self._arrived, []
+            self._space.set()
+            expected = [entry for entry in arrived if entry.opened is not None]
+            stray = [entry.record for entry in arrived if entry.opened is None]
+            records = [entry.record for entry in expected]
+            try:
+                await self._writer.commit([outcome_statement(records, ""), *self._spool.adding(records)])
+                await self._settle_stray(stray)
+            except StoreFailed:
+                # Nobody was confirmed: devices answer again, and verdicts are made again.
+                for entry in expected:
+                    if entry.opened is not None:
+                        entry.opened.committing.discard(entry.record.id)
+                self._metrics.add("returns_not_committed", len(arrived))
+                await asyncio.sleep(RETRY_SECONDS)
+                continue
+            self._spool.added()
+            await self._after_commit(expected)
+            if not self._arrived:
+                self._idle.set()
+
+    async def _after_commit(self, expected: list[_Arrived]) -> None:
+        touched: dict[str, OpenJob] = {}
+        for entry in expected:
+            opened, record = entry.opened, entry.record
+            if opened is None:
+                continue
+            opened.waiting.pop(record.id, None)
+            opened.committing.discard(record.id)
+            opened.counts[record.outcome.value] += 1
+            touched[record.jid] = opened
+            if entry.from_device:
+                self._confirm(record.jid, record.id)
+        self._metrics.add("outcomes", len(expected))
+        if self._bus.listened:
+            self._bus.publish(
+                [return_event(entry.record, entry.opened.job if entry.opened else None) for entry in expected]
+            )
+        for opened in touched.values():
+            await self._closing.check(opened)
+
+    async def _settle_stray(self, stray: list[OutcomeRecord]) -> None:
+        """Returns nobody waits for: repeats are confirmed again; late ones become events; foreign ones are refused."""
+        late = []
+        for record in stray:
+            rows = await self._reader.rows(
+                "SELECT outcome FROM outcomes WHERE jid = ? AND site = ? AND device = ?", (record.jid, self._site, record.id)
+            )
+            if not rows:
+                self._metrics.refused("mqtt", "unexpected_return", record.id, f"job {record.jid}")
+            elif rows[0][0] == record.outcome.value:
+                self._metrics.add("returns_repeated")
+            else:
+                self._metrics.add("returns_late")
+                event = return_event(record, None)
+                late.append(self._bus.event(event.tag, {**event.data, "late": True, "recorded": rows[0][0]}))
+            self._confirm(record.jid, record.id)
+        await self._bus.fire(late)
+
+    def _confirm(self, jid: str, device: str) -> None:
+        self._confirmable[jid].add(device)
+        self._confirm_wake.set()
+
+    async def _confirm_devices(self) -> None:
+        while True:
+            await self._confirm_wake.wait()
+            # Coalesced, and off the critical path: a device repeats only after several seconds.
+            await asyncio.sleep(CONFIRM_SECONDS)
+            self._confirm_wake.clear()
+            await self._send_confirmations()
+
+    async def _send_confirmations(self) -> None:
+        confirmable, self._confirmable = self._confirmable, defaultdict(set)
+        for jid, devices in confirmable.items():
+            by_link: dict[str, list[str]] = defaultdict(list)
+            for device in devices:
+                known = self._registry.own_device(device)
+                if known is not None:
+                    by_link[known.link].append(device)
+            for link, names in by_link.items():
+                downlink = self._downlink_of(link)
+                if downlink is not None:
+                    await downlink.confirm(jid, sorted(names))

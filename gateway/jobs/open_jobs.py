@@ -1,0 +1,107 @@
+"""The jobs this station works on now, in memory. Everything here can be rebuilt from the store (``recover``)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from device_agent.protocol.messages import Job
+from device_agent.protocol.outcomes import State
+
+LOCAL = "local"
+ABOVE = "above"
+"""Where a job came from; a third kind of origin is the name of the site that issued it."""
+
+
+class BranchState(StrEnum):
+    """How far a site below is with a job."""
+
+    WAITING = "waiting"
+    SENT = "sent"
+    ANSWERED = "answered"
+    CLOSED = "closed"
+
+
+@dataclass(slots=True)
+class Waiting:
+    """One of this station's own devices without an outcome. Times are monotonic seconds."""
+
+    state: State = State.QUEUED
+    tries: int = 0
+    due: float = 0.0
+    since: float = 0.0
+
+
+@dataclass(slots=True)
+class Branch:
+    """A site below that answers for its devices. ``awaiting`` holds (leaf site, device id)."""
+
+    site: str
+    state: BranchState = BranchState.WAITING
+    awaiting: set[tuple[str, str]] = field(default_factory=set)
+    expected: int = 0
+
+
+@dataclass(slots=True)
+class OpenJob:
+    """A job without its close. ``deadline`` is the monotonic time of its expiry."""
+
+    job: Job
+    body: bytes
+    origin: str
+    accepted: float
+    deadline: float
+    cancelled: bool = False
+    expected: int = 0
+    waiting: dict[str, Waiting] = field(default_factory=dict)
+    committing: set[str] = field(default_factory=set)
+    branches: dict[str, Branch] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+    manifest_final: bool = False
+    look_at: float = 0.0
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def all_answered(self) -> bool:
+        """Every site below has said who will answer."""
+        return all(branch.state in (BranchState.ANSWERED, BranchState.CLOSED) for branch in self.branches.values())
+
+    @property
+    def all_ended(self) -> bool:
+        """Every expected device has an outcome."""
+        return not self.waiting and all(branch.state is BranchState.CLOSED for branch in self.branches.values())
+
+    def pulse(self) -> None:
+        """Wake those who watch."""
+        self.changed.set()
+        self.changed = asyncio.Event()
+
+
+class OpenJobs:
+    """Open jobs by jid."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, OpenJob] = {}
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def __iter__(self) -> Iterator[OpenJob]:
+        return iter(list(self._jobs.values()))
+
+    def get(self, jid: str) -> OpenJob | None:
+        """The open job, or None when it is closed or unknown."""
+        return self._jobs.get(jid)
+
+    def add(self, opened: OpenJob) -> None:
+        """Work on a job from now on."""
+        self._jobs[opened.job.jid] = opened
+
+    def remove(self, jid: str) -> None:
+        """The job is closed."""
+        opened = self._jobs.pop(jid, None)
+        if opened is not None:
+            opened.pulse()

@@ -1,0 +1,63 @@
+"""After a restart the open jobs are rebuilt from the store: expected less ended is what is still awaited."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from device_agent.clock import Clock
+from device_agent.protocol.messages import decode_job, decode_value
+from device_agent.protocol.outcomes import State
+from gateway.jobs.open_jobs import Branch, BranchState, OpenJob, OpenJobs, Waiting
+from gateway.store.reader import Reader
+
+
+async def recover(open_jobs: OpenJobs, reader: Reader, clock: Clock) -> int:
+    """Fill ``open_jobs``; returns how many there are."""
+    rows = await reader.rows("SELECT jid, body, origin, deadline, accepted, cancelled FROM jobs WHERE closed IS NULL")
+    for jid, body, origin, deadline, accepted, cancelled in rows:
+        job = decode_job(body)
+        # The deadline is on this machine's wall clock; a clock that stepped cannot stretch it past the original time.
+        remaining = min(deadline - clock.wall(), deadline - accepted)
+        opened = OpenJob(
+            job=job,
+            body=body,
+            origin=origin,
+            accepted=accepted,
+            deadline=clock.monotonic() + remaining,
+            cancelled=bool(cancelled),
+        )
+        await _fill(opened, reader, jid, clock.monotonic())
+        open_jobs.add(opened)
+    return len(rows)
+
+
+async def _fill(opened: OpenJob, reader: Reader, jid: str, now: float) -> None:
+    ended: dict[str, set[tuple[str, str]]] = defaultdict(set)
+    for site, device, link, outcome in await reader.rows(
+        "SELECT site, device, link, outcome FROM outcomes WHERE jid = ?", (jid,)
+    ):
+        ended[link].add((site, device))
+        opened.counts[outcome] += 1
+    handed_out: set[str] = set()
+    for (ids,) in await reader.rows("SELECT ids FROM deliveries WHERE jid = ?", (jid,)):
+        handed_out.update(decode_value(ids))
+    for site, state in await reader.rows("SELECT site, state FROM job_sites WHERE jid = ?", (jid,)):
+        opened.branches[site] = Branch(site, BranchState(state))
+    own_final = False
+    for link, site, ids, final in await reader.rows(
+        "SELECT link, site, ids, final FROM manifests WHERE jid = ? ORDER BY link, page", (jid,)
+    ):
+        expected = {(site, device) for device in decode_value(ids)}
+        awaited = expected - ended[link]
+        opened.expected += len(expected)
+        if link == "":
+            own_final = own_final or bool(final)
+            for _, device in awaited:
+                state = State.DELIVERED if device in handed_out else State.QUEUED
+                opened.waiting[device] = Waiting(state, since=now)
+        elif link in opened.branches:
+            branch = opened.branches[link]
+            branch.expected += len(expected)
+            if branch.state is not BranchState.CLOSED:
+                branch.awaiting |= awaited
+    opened.manifest_final = own_final

@@ -1,0 +1,42 @@
+"""Closed jobs are kept for a time, as Salt's job cache does, and then let go with all that belongs to them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import ClassVar
+
+from device_agent.clock import Clock
+from device_agent.parts import Part
+from gateway.store.writer import StoreFailed, Writer
+
+log = logging.getLogger(__name__)
+
+EVERY_SECONDS = 600.0
+_OLD = "IN (SELECT jid FROM jobs WHERE closed IS NOT NULL AND closed < ? AND deadline < ?)"
+
+
+class Retention(Part):
+    """Deletes jobs that were closed long enough ago and whose expiry has passed, so that a repeat cannot run again."""
+
+    name: ClassVar[str] = "retention"
+
+    def __init__(self, *, writer: Writer, keep_seconds: float, clock: Clock) -> None:
+        self._writer = writer
+        self._keep_seconds = keep_seconds
+        self._clock = clock
+
+    async def open(self) -> None:
+        """Start the loop."""
+        self.spawn(self._run(), "prune")
+
+    async def _run(self) -> None:
+        while True:
+            now = self._clock.wall()
+            row = (now - self._keep_seconds, now)
+            tables = ("outcomes", "manifests", "deliveries", "job_sites", "jobs")
+            try:
+                await self._writer.commit([(f"DELETE FROM {table} WHERE jid {_OLD}", [row]) for table in tables])
+            except StoreFailed as error:
+                log.error("old jobs not pruned error=%s", error.found)
+            await asyncio.sleep(EVERY_SECONDS)

@@ -1,0 +1,121 @@
+"""What silence means: for a device or a site that has not answered, whether it now has an outcome. Pure.
+
+Each rule returns either a verdict or the monotonic time at which to look again. Nobody can set these times: they follow
+from the job's expiry, its run limit and how long a device may take to come back.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from device_agent.protocol import limits
+from device_agent.protocol.outcomes import Outcome, State
+
+WINDOW = limits.RETURN_WINDOW_SECONDS
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """An outcome that the station decided, and why."""
+
+    outcome: Outcome
+    why: str
+
+
+@dataclass(frozen=True)
+class Presence:
+    """Where a device is: here, expected back, or gone since a monotonic time."""
+
+    present: bool
+    unheard: bool
+    gone: float
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What of a job decides about silence. ``deadline`` is monotonic."""
+
+    deadline: float
+    late: str
+    run_limit: float
+    cancelled: bool
+
+
+def judge_device(state: State, since: float, terms: Terms, presence: Presence, now: float) -> Verdict | float:
+    """The verdict on a device without an outcome. ``since`` is when its state began."""
+    match state:
+        case State.QUEUED:
+            return _judge_queued(terms, presence, now)
+        case State.DELIVERED:
+            end = terms.deadline + WINDOW
+            if now >= end:
+                return Verdict(Outcome.UNKNOWN, "it was delivered and never confirmed; the job has expired")
+            if presence.present or presence.unheard or terms.late == "run":
+                return end
+            return _judge_left(presence, now, "before it answered")
+        case State.RUNNING:
+            end = max(terms.deadline, since) + terms.run_limit + WINDOW
+            if now >= end:
+                return Verdict(Outcome.TIMED_OUT, f"it started and did not end within {terms.run_limit:.0f} s")
+            if presence.present or presence.unheard or terms.late == "run":
+                return end
+            return _judge_left(presence, now, "while it ran the job")
+
+
+def _judge_queued(terms: Terms, presence: Presence, now: float) -> Verdict | float:
+    if terms.cancelled:
+        return Verdict(Outcome.CANCELLED, "cancelled before it was sent to the device")
+    if now >= terms.deadline:
+        if terms.late == "run":
+            return Verdict(Outcome.EXPIRED, "the device did not come back before the expiry")
+        return Verdict(Outcome.UNREACHABLE, "the device was not heard before the expiry")
+    if presence.present or presence.unheard or terms.late == "run":
+        return terms.deadline
+    return Verdict(Outcome.UNREACHABLE, "the device did not come back after the station restarted")
+
+
+def _judge_left(presence: Presence, now: float, when: str) -> Verdict | float:
+    back_by = presence.gone + WINDOW
+    if now < back_by:
+        return back_by
+    return Verdict(Outcome.UNKNOWN, f"the device went away {when} and was not back within {WINDOW:.0f} s")
+
+
+@dataclass(frozen=True)
+class SiteStanding:
+    """What a station knows of a site below for one job; ``dark_since`` is monotonic, None while connected."""
+
+    sent: bool
+    answered: bool
+    dark_since: float | None
+
+
+def judge_site(standing: SiteStanding, terms: Terms, now: float) -> Verdict | float:
+    """The verdict on the devices of a site that has not closed a job: all that have no outcome get the same one."""
+    dark = standing.dark_since is not None
+    if terms.cancelled and not standing.sent:
+        return Verdict(Outcome.CANCELLED, "cancelled before it was sent to the site")
+    if now < terms.deadline:
+        return terms.deadline
+    if not standing.answered:
+        if not standing.sent and terms.late == "run":
+            return Verdict(Outcome.EXPIRED, "the site did not come back before the expiry")
+        if dark:
+            return Verdict(Outcome.SITE_DARK, "the site was not connected at the expiry")
+        if now >= terms.deadline + WINDOW:
+            return Verdict(Outcome.SITE_DARK, "the site is connected but did not say who would answer")
+        return terms.deadline + WINDOW
+    if standing.dark_since is not None:
+        back_by = max(terms.deadline, standing.dark_since + WINDOW)
+        if now >= back_by:
+            return Verdict(Outcome.SITE_DARK, "the site took the job and is not connected since")
+        return back_by
+    # The site is heard, and decides for itself; this bound only holds if it never closes the job.
+    end = terms.deadline + terms.run_limit + 3 * WINDOW
+    return Verdict(Outcome.SITE_DARK, "the site did not close the job") if now >= end else end
+
+
+def soonest(*times: float) -> float:
+    """The earliest of the times to look again; never, when there are none."""
+    return min(times, default=math.inf)

@@ -1,0 +1,48 @@
+"""Counters by name, and refusals by link, reason and peer. In memory: they start at zero with the process."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+
+from device_agent.clock import Clock
+
+log = logging.getLogger(__name__)
+
+PEERS_NAMED = 1000
+LOG_EVERY_SECONDS = 10.0
+
+
+class Metrics:
+    """Counts; and logs each kind of refusal at most once in ten seconds, so that a flood cannot fill the disk."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.counters: Counter[str] = Counter()
+        self.refusals: Counter[tuple[str, str]] = Counter()
+        self.peers: Counter[tuple[str, str, str]] = Counter()
+        self._logged: dict[tuple[str, str], float] = {}
+
+    def add(self, name: str, amount: int = 1) -> None:
+        """Add to a counter."""
+        self.counters[name] += amount
+
+    def refused(self, link: str, reason: str, peer: str, detail: str = "") -> None:
+        """Count one refusal; the peer is named while there is room for another name."""
+        self.refusals[link, reason] += 1
+        if (link, reason, peer) in self.peers or len(self.peers) < PEERS_NAMED:
+            self.peers[link, reason, peer] += 1
+        now = self._clock.monotonic()
+        if now - self._logged.get((link, reason), -LOG_EVERY_SECONDS) >= LOG_EVERY_SECONDS:
+            self._logged[link, reason] = now
+            log.warning("refused link=%s reason=%s peer=%r detail=%r", link, reason, peer, detail[:200])
+
+    def text(self, gauges: dict[str, float]) -> str:
+        """Everything in Prometheus' text format (https://prometheus.io/docs/instrumenting/exposition_formats/)."""
+        lines = [f"outstation_{name}_total {count}" for name, count in sorted(self.counters.items())]
+        lines += [f"outstation_{name} {value:g}" for name, value in sorted(gauges.items())]
+        lines += [
+            f'outstation_refused_total{{link="{link}",reason="{reason}"}} {count}'
+            for (link, reason), count in sorted(self.refusals.items())
+        ]
+        return "\n".join(lines) + "\n"

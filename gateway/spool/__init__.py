@@ -1,0 +1,1 @@
+"""What must still go up, and what has come up: each item exactly once."""

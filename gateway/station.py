@@ -1,0 +1,405 @@
+"""The composition root of a station: which parts it has, in the order they open. Wiring only, no behaviour.
+
+A master and a gateway are the same class. A master has the ``sites`` downlink; a gateway has device downlinks and an
+uplink; a gateway with a ``sites`` section is a relay.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import logging
+import resource
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Literal
+
+import uvloop
+from msgspec.structs import replace
+
+from device_agent.clock import Clock
+from device_agent.errors import EXIT_NOT_ALL_OK, EXIT_OK, ConfigInvalid, OutstationError
+from device_agent.mqtt import BrokerAddress
+from device_agent.parts import Part, leaves
+from device_agent.protocol.links import Downlink
+from device_agent.settings import load
+from device_agent.signals import handled
+from gateway.api.devices import DevicesApi
+from gateway.api.events import EventsApi
+from gateway.api.jobs import JobsApi
+from gateway.api.operation import Operation
+from gateway.api.server import ApiServer
+from gateway.api.sites import SitesApi
+from gateway.api.station import StationApi
+from gateway.broker.embedded import EmbeddedBroker
+from gateway.broker.external import ExternalBroker
+from gateway.broker.mosquitto import Mosquitto
+from gateway.broker.part import BrokerPart
+from gateway.bus import Bus
+from gateway.checks import broker, disk, keys, refusals, uplink
+from gateway.config import BrokerSettings, SitesSettings, StationSettings
+from gateway.devices.enrollment import Enrollment
+from gateway.devices.registry import Registry
+from gateway.devices.sites import SiteBook
+from gateway.downlinks.mqtt import MqttDownlink
+from gateway.facts import StationFacts
+from gateway.jobs.accept import Acceptance
+from gateway.jobs.close import Closing
+from gateway.jobs.collect import Collection
+from gateway.jobs.deliver import Delivery
+from gateway.jobs.open_jobs import OpenJobs
+from gateway.jobs.recover import recover
+from gateway.jobs.retention import Retention
+from gateway.jobs.views import JobViews
+from gateway.metrics import Metrics
+from gateway.spool.inbox import Inbox
+from gateway.spool.queue import Spool
+from gateway.store.migrate import migrate
+from gateway.store.reader import Reader
+from gateway.store.writer import Writer
+from upstream.curve import load_or_make
+from upstream.sites import Sites
+from upstream.uplink import MasterAddress, Uplink
+
+log = logging.getLogger(__name__)
+
+Role = Literal["master", "gateway"]
+BROKERS: dict[str, Callable[[str, int], BrokerPart]] = {
+    "managed": Mosquitto,
+    "embedded": EmbeddedBroker,
+    "external": ExternalBroker,
+}
+CHECKS = [disk.check, broker.check, uplink.check, keys.check, refusals.check]
+RESTART_KEYS = ("name", "state_dir", "socket", "uplink", "sites", "broker", "jobs")
+LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s %(message)s"
+
+
+class Station:
+    """A station from its settings. ``run`` returns after an orderly stop, and raises what crashed a part."""
+
+    def __init__(self, role: Role, settings: StationSettings, clock: Clock | None = None) -> None:
+        self._role = role
+        self._settings = settings
+        self._clock = clock or Clock()
+        self._stop = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._rooms: Rooms | None = None
+        self._uplink: Uplink | None = None
+
+    def stop(self) -> None:
+        """Drain and end."""
+        if self._rooms is not None:
+            self._rooms.acceptance.draining = True
+        self._stop.set()
+
+    def reload(self, settings: StationSettings) -> None:
+        """Take over what can change while running: the log level and the list of masters."""
+        logging.getLogger().setLevel(settings.log_level.upper())
+        if self._uplink is not None and settings.masters:
+            self._uplink.replace_masters(_addresses(settings))
+        later = [name for name in RESTART_KEYS if getattr(settings, name) != getattr(self._settings, name)]
+        if bool(settings.masters) != (self._uplink is not None):
+            later.append("masters")
+        for name in later:
+            log.warning("changed in the settings, takes effect at the next start key=%s", name)
+        log.info("settings reloaded")
+
+    async def run(self) -> None:
+        """Open every part in order, wait for the stop, close them in reverse."""
+        state_dir = Path(self._settings.state_dir or f"/var/lib/outstation/{self._role}")
+        socket = Path(self._settings.socket or f"/run/outstation/{self._role}.sock")
+        async with contextlib.AsyncExitStack() as stack:
+            stack.enter_context(_claimed(state_dir))
+            rooms = self._rooms = Rooms(self._role, self._settings, state_dir, self._clock)
+            for part in rooms.parts_before_recovery():
+                await stack.enter_async_context(part)
+            recovered = await recover(rooms.open_jobs, rooms.reader, self._clock)
+            for part in rooms.parts_after_recovery():
+                await stack.enter_async_context(part)
+            if self._settings.broker is not None:
+                await self._open_devices(stack, rooms, self._settings.broker)
+            if self._settings.sites is not None:
+                await self._open_sites(stack, rooms, self._settings.sites)
+            if self._settings.masters:
+                await self._open_uplink(stack, rooms)
+            operations = rooms.operations(self._stopping)
+            await stack.enter_async_context(ApiServer(socket, operations, on_stop=self._stopping.set))
+            rooms.delivery.kick()
+            log.info(
+                "ready role=%s name=%s socket=%s key=%s jobs_recovered=%d",
+                self._role,
+                self._settings.name,
+                socket,
+                rooms.keys.public,
+                recovered,
+            )
+            await self._stop.wait()
+            log.info("stopping")
+        log.info("stopped")
+
+    async def _open_devices(
+        self, stack: contextlib.AsyncExitStack, rooms: Rooms, settings: BrokerSettings
+    ) -> None:
+        broker_part = BROKERS[settings.mode](settings.host, settings.port)
+        await stack.enter_async_context(broker_part)
+        mqtt = MqttDownlink(
+            site=self._settings.name,
+            address=BrokerAddress(
+                host=settings.host, port=settings.port, username=settings.username, password=settings.password
+            ),
+            registry=rooms.registry,
+            returns=rooms.collection,
+            metrics=rooms.metrics,
+            clock=self._clock,
+        )
+        rooms.downlinks[mqtt.name] = mqtt
+        rooms.facts.broker, rooms.facts.downlink = broker_part, mqtt
+        await stack.enter_async_context(mqtt)
+
+    async def _open_sites(self, stack: contextlib.AsyncExitStack, rooms: Rooms, settings: SitesSettings) -> None:
+        sites = Sites(
+            station=self._settings.name,
+            listen=settings.listen,
+            keys=rooms.keys,
+            admission=rooms.enrollment,
+            inbox=rooms.inbox,
+            watch=rooms.site_book,
+            refusals=rooms.metrics,
+            clock=self._clock,
+        )
+        rooms.downlinks[sites.name] = sites
+        rooms.enrollment.on_change(sites.keys_changed)
+        await stack.enter_async_context(sites)
+        rooms.facts.sites_address = sites.address
+
+    async def _open_uplink(self, stack: contextlib.AsyncExitStack, rooms: Rooms) -> None:
+        self._uplink = rooms.facts.uplink = Uplink(
+            site=self._settings.name,
+            keys=rooms.keys,
+            masters=_addresses(self._settings),
+            echo_seconds=self._settings.uplink.echo_seconds,
+            outgoing=rooms.spool,
+            roll=rooms.registry,
+            intake=Intake(rooms.acceptance, rooms.delivery),
+            refusals=rooms.metrics,
+            clock=self._clock,
+        )
+        await stack.enter_async_context(self._uplink)
+
+
+class Rooms:
+    """What every station has, whatever its links: built here, in the order in which each needs the ones before it."""
+
+    def __init__(self, role: Role, settings: StationSettings, state_dir: Path, clock: Clock) -> None:
+        name, path = settings.name, state_dir / "station.sqlite"
+        self.keys = load_or_make(state_dir / "curve.key")
+        epoch = migrate(path)
+        writer = self.writer = Writer(path)
+        reader = self.reader = Reader(path)
+        metrics = self.metrics = Metrics(clock)
+        spool = self.spool = Spool(writer, reader, epoch, enabled=bool(settings.masters))
+        bus = self.bus = Bus(writer, reader, spool, metrics, clock, name)
+        self.downlinks: dict[str, Downlink] = {}
+        self.open_jobs = OpenJobs()
+        self.registry = Registry(site=name, writer=writer, reader=reader, bus=bus, metrics=metrics, clock=clock)
+        self.enrollment = Enrollment(writer=writer, reader=reader, bus=bus, metrics=metrics, clock=clock)
+        self.site_book = SiteBook(
+            writer=writer, reader=reader, bus=bus, registry=self.registry, enrollment=self.enrollment, clock=clock
+        )
+        self.closing = Closing(
+            site=name, open_jobs=self.open_jobs, writer=writer, spool=spool, bus=bus, metrics=metrics, clock=clock
+        )
+        self.collection = Collection(
+            site=name,
+            open_jobs=self.open_jobs,
+            registry=self.registry,
+            downlink_of=self.downlinks.get,
+            writer=writer,
+            reader=reader,
+            spool=spool,
+            bus=bus,
+            closing=self.closing,
+            metrics=metrics,
+            clock=clock,
+        )
+        self.delivery = Delivery(
+            open_jobs=self.open_jobs,
+            registry=self.registry,
+            site_book=self.site_book,
+            downlink_of=self.downlinks.get,
+            collection=self.collection,
+            closing=self.closing,
+            spool=spool,
+            writer=writer,
+            clock=clock,
+        )
+        self.acceptance = Acceptance(
+            site=name,
+            open_jobs=self.open_jobs,
+            registry=self.registry,
+            sites_below=self.enrollment.accepted_sites,
+            spool=spool,
+            writer=writer,
+            reader=reader,
+            bus=bus,
+            closing=self.closing,
+            metrics=metrics,
+            clock=clock,
+            kick=self.delivery.kick,
+        )
+        self.inbox = Inbox(
+            open_jobs=self.open_jobs,
+            registry=self.registry,
+            site_book=self.site_book,
+            closing=self.closing,
+            spool=spool,
+            writer=writer,
+            reader=reader,
+            bus=bus,
+            metrics=metrics,
+            clock=clock,
+        )
+        self.facts = StationFacts(
+            role=role,
+            name=name,
+            state_dir=str(state_dir),
+            keys=self.keys,
+            started=clock.wall(),
+            registry=self.registry,
+            enrollment=self.enrollment,
+            site_book=self.site_book,
+            open_jobs=self.open_jobs,
+            spool=spool,
+            metrics=metrics,
+        )
+        self.retention = Retention(writer=writer, keep_seconds=settings.jobs.keep_hours * 3600.0, clock=clock)
+        self.views = JobViews(open_jobs=self.open_jobs, reader=reader, site_book=self.site_book, clock=clock)
+        self.registry.on_move(self.delivery.moved)
+        self.site_book.on_up(self.delivery.site_up)
+
+    def parts_before_recovery(self) -> list[Part]:
+        """What must know its own past before jobs are taken up again."""
+        return [self.writer, self.reader, self.registry, self.enrollment, self.site_book]
+
+    def parts_after_recovery(self) -> list[Part]:
+        """What works on jobs."""
+        return [self.collection, self.delivery, self.retention]
+
+    def operations(self, stopping: asyncio.Event) -> list[Operation]:
+        """The whole API, noun by noun."""
+        jobs = JobsApi(
+            acceptance=self.acceptance,
+            delivery=self.delivery,
+            views=self.views,
+            open_jobs=self.open_jobs,
+            stopping=stopping,
+        )
+        return [
+            *StationApi(self.facts, CHECKS).operations(),
+            *jobs.operations(),
+            *DevicesApi(registry=self.registry, site_book=self.site_book).operations(),
+            *SitesApi(site_book=self.site_book, enrollment=self.enrollment, keys=self.keys).operations(),
+            *EventsApi(bus=self.bus, stopping=stopping).operations(),
+        ]
+
+
+class Intake:
+    """What comes from above, to the two rooms it concerns: implements ``upstream.ports.JobIntake``."""
+
+    def __init__(self, acceptance: Acceptance, delivery: Delivery) -> None:
+        self.accept_from_above = acceptance.accept_from_above
+        self.cancel_from_above = delivery.cancel_from_above
+
+
+def settings_for(role: Role, path: Path) -> StationSettings:
+    """The settings of a station, with what its role implies. Raises ``ConfigInvalid``."""
+    settings = load(StationSettings, path)
+    if role == "gateway":
+        return settings if settings.broker is not None else replace(settings, broker=BrokerSettings())
+    if settings.masters or settings.broker is not None:
+        raise ConfigInvalid(
+            "a master has sites, and neither masters nor a broker",
+            where=str(path),
+            found="masters" if settings.masters else "broker",
+            allowed="name, sites, state_dir, socket, log_level, jobs",
+            hint="run it as a gateway with a sites: section, if it stands between a master and other gateways",
+        )
+    return settings if settings.sites is not None else replace(settings, sites=SitesSettings())
+
+
+def main(role: Role, config: Path) -> int:
+    """Run a station until it is told to stop; returns the exit status. Raises ``ConfigInvalid``."""
+    settings = settings_for(role, config)
+    logging.basicConfig(stream=sys.stderr, level=settings.log_level.upper(), format=LOG_FORMAT)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    try:
+        uvloop.run(_until_stopped(role, settings, config))
+    except BaseExceptionGroup as crashed:
+        errors = leaves(crashed)
+        for error in errors:
+            if isinstance(error, ConfigInvalid):
+                raise error from None
+            log.critical("crashed: %s", error, exc_info=None if isinstance(error, OutstationError) else error)
+        return EXIT_NOT_ALL_OK
+    return EXIT_OK
+
+
+async def _until_stopped(role: Role, settings: StationSettings, config: Path) -> None:
+    station = Station(role, settings)
+    running = asyncio.current_task()
+    asked = 0
+
+    def stop() -> None:
+        nonlocal asked
+        asked += 1
+        # The first signal drains, a second one cuts.
+        if asked == 1:
+            station.stop()
+        elif running is not None:
+            running.cancel()
+
+    def reload() -> None:
+        try:
+            station.reload(settings_for(role, config))
+        except ConfigInvalid as error:
+            log.error("settings not reloaded: %s", error)
+
+    with handled({signal.SIGTERM: stop, signal.SIGINT: stop, signal.SIGHUP: reload}):
+        await station.run()
+
+
+def _addresses(settings: StationSettings) -> list[MasterAddress]:
+    return [MasterAddress(entry.address, entry.key) for entry in settings.masters]
+
+
+@contextlib.contextmanager
+def _claimed(state_dir: Path) -> Iterator[None]:
+    """Make the state folder, and hold it: two stations on one store would both believe to be the only writer."""
+    try:
+        state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = (state_dir / "lock").open("w")
+    except OSError as error:
+        raise ConfigInvalid(
+            "the state folder cannot be used",
+            where="state_dir",
+            found=f"{state_dir}: {error.strerror}",
+            allowed="a folder that this user may write",
+            hint="set state_dir: in the settings",
+        ) from None
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigInvalid(
+                "another station uses this state folder",
+                where="state_dir",
+                found=str(state_dir),
+                allowed="one station for each folder",
+                hint="stop the other one, or set state_dir: in the settings",
+            ) from None
+        yield

@@ -1,0 +1,1 @@
+"""The station's SQLite file: one writer with group commit, readers apart, forward migrations."""

@@ -1,0 +1,1 @@
+"""Tests: a twin for every file under unit, real parts under integration, the product's promises, the house itself."""

@@ -1,0 +1,77 @@
+"""The systemd units agree with the code: exit statuses, commands, folders and time to stop."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from configparser import RawConfigParser
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from device_agent.errors import EXIT_CONFIG
+from device_agent.parts import Part
+from tests.house.tree import ROOT, name, python_files
+
+UNITS = sorted((ROOT / "systemd").glob("*.service"))
+STATIONS = ("gateway", "master")
+
+
+def service(path: Path) -> dict[str, str]:
+    unit = RawConfigParser()
+    unit.optionxform = str  # type: ignore[assignment,method-assign]  # the documented way to keep the case of keys
+    unit.read_string(path.read_text(encoding="utf-8"))
+    return dict(unit["Service"])
+
+
+def role(path: Path) -> str:
+    return path.stem.removeprefix("outstation-")
+
+
+def parts(kind: type[Part] = Part) -> set[type[Part]]:
+    return {kind}.union(*(parts(below) for below in kind.__subclasses__()))
+
+
+def test_there_is_a_unit_for_each_daemon() -> None:
+    assert {role(path) for path in UNITS} == {"agent", *STATIONS}
+
+
+@pytest.mark.parametrize("path", UNITS, ids=role)
+def test_a_unit_does_not_restart_when_its_settings_are_wrong(path: Path) -> None:
+    settings = service(path)
+    assert settings["Restart"] == "on-failure"
+    assert str(EXIT_CONFIG) in settings["RestartPreventExitStatus"].split()
+
+
+@pytest.mark.parametrize("path", UNITS, ids=role)
+def test_a_unit_starts_a_command_that_exists(path: Path) -> None:
+    program, *arguments = service(path)["ExecStart"].split()
+    assert program == "/usr/bin/outstation"
+    assert arguments == [role(path), "run", "--config", f"/etc/outstation/{role(path)}.yaml"]
+    result = subprocess.run(
+        [sys.executable, "-m", "gateway.cli.main", *arguments[:2], "--help"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    assert "--config" in result.stdout
+
+
+@pytest.mark.parametrize("path", UNITS, ids=role)
+def test_a_unit_keeps_its_state_in_a_folder_of_its_own(path: Path) -> None:
+    assert service(path)["StateDirectory"] == f"outstation/{role(path)}"
+
+
+@pytest.mark.parametrize("path", UNITS, ids=role)
+def test_a_unit_gives_every_part_its_time_to_stop(path: Path) -> None:
+    floors = ("device_agent", "upstream", "gateway") if role(path) in STATIONS else ("device_agent",)
+    for file in python_files(*floors):
+        import_module(name(file).removesuffix(".py").removesuffix("/__init__").replace("/", "."))
+    # A drain that is late is cut off and gets as long again to notice. No station has all of these parts.
+    stopping = [part for part in parts() - {Part} if part.__module__.partition(".")[0] in floors]
+    worst = sum(2 * part.drain_seconds for part in stopping)
+    assert float(service(path)["TimeoutStopSec"]) >= worst

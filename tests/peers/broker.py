@@ -1,0 +1,106 @@
+"""A real mosquitto on a port the kernel chose, with the settings of ours that matter; it can be stopped and started."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import signal
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from device_agent.mqtt import BrokerAddress
+from device_agent.protocol import limits
+from tests.peers.waiting import until
+
+SETTINGS = """\
+listener {port} 127.0.0.1
+allow_anonymous true
+persistence false
+max_queued_messages 0
+max_inflight_messages 0
+message_size_limit {message_bytes}
+set_tcp_nodelay true
+log_type error
+log_type warning
+log_type notice
+log_dest file {log}
+"""
+
+
+def mosquitto() -> str:
+    """The broker's program."""
+    found = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin")
+    assert found is not None, "mosquitto is not installed: apt-get install mosquitto"
+    return found
+
+
+def free_port() -> int:
+    """A port nobody listens on at this moment."""
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+class Broker:
+    """One mosquitto process at a time, always at the same address."""
+
+    def __init__(self, folder: Path, message_bytes: int = limits.MESSAGE_BYTES + 512) -> None:
+        self.address = BrokerAddress("127.0.0.1", free_port())
+        self.log = folder / "mosquitto.log"
+        self._settings = folder / "mosquitto.conf"
+        self._message_bytes = message_bytes
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def start(self) -> None:
+        """Start it, and return when it accepts connections."""
+        settings = SETTINGS.format(port=self.address.port, message_bytes=self._message_bytes, log=self.log)
+        if Path("/proc/self").stat().st_uid == 0:
+            # As root mosquitto would become the user mosquitto, who cannot write its log in a test's folder.
+            settings = f"user root\n{settings}"
+        self._settings.write_text(settings)
+        self._process = await asyncio.create_subprocess_exec(mosquitto(), "-c", str(self._settings))
+        await until(self._accepts, what=f"mosquitto at {self.address}")
+
+    async def stop(self) -> None:
+        """Stop it; every connection ends."""
+        await self._end(signal.SIGTERM)
+
+    async def kill(self) -> None:
+        """Stop it without a goodbye."""
+        await self._end(signal.SIGKILL)
+
+    async def _end(self, number: signal.Signals) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            process.send_signal(number)
+        async with asyncio.timeout(10):
+            await process.wait()
+
+    async def _accepts(self) -> bool:
+        assert self._process is not None
+        assert self._process.returncode is None, f"mosquitto ended: {self.log.read_text() if self.log.exists() else ''}"
+        try:
+            _, writer = await asyncio.open_connection(self.address.host, self.address.port)
+        except OSError:
+            return False
+        writer.close()
+        await writer.wait_closed()
+        return True
+
+
+@asynccontextmanager
+async def running_broker(folder: Path) -> AsyncIterator[Broker]:
+    """A broker for as long as the block lasts."""
+    broker = Broker(folder)
+    await broker.start()
+    try:
+        yield broker
+    finally:
+        await broker.stop()

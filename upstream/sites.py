@@ -1,0 +1,315 @@
+"""The master's end of the rope: a Downlink whose devices are sites, on one ROUTER socket with CURVE and ZAP.
+
+It does not decide who may connect (``Admission``) nor what items mean (``Inbox``). A site is known by its CURVE key,
+which ZAP puts on every frame; the routing id is random and proves nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import zmq
+import zmq.asyncio
+
+from device_agent.clock import Clock
+from device_agent.errors import ConfigInvalid, OutstationError, Refused
+from device_agent.parts import Part
+from device_agent.protocol import limits
+from device_agent.protocol.messages import Cancel, Deliver
+from upstream import frames
+from upstream.curve import ZAP_DOMAIN, CurveKeys, ZapAnswerer, fingerprint
+from upstream.ports import Admission, Inbox, Refusals, SiteWatch
+
+log = logging.getLogger(__name__)
+
+SILENT_SECONDS = 20.0
+"""A site that said nothing for this long is dark; gateways echo every few seconds."""
+
+QUEUED_FRAMES = limits.BATCHES_IN_FLIGHT * 4
+QUARANTINE_HELLO_BYTES = 1024
+
+
+@dataclass
+class Peer:
+    """One connection of a site, from its hello on."""
+
+    identity: bytes
+    site: str
+    key: str
+    address: str
+    epoch: str
+    release: str
+    accepted: bool
+    heard: float
+    work: asyncio.Queue[frames.Batch | frames.DeviceRecords] = field(
+        default_factory=lambda: asyncio.Queue(maxsize=QUEUED_FRAMES)
+    )
+    worker: asyncio.Task[None] | None = None
+
+
+class Sites(Part):
+    """The ``sites`` downlink."""
+
+    name: ClassVar[str] = "sites"
+    drain_seconds: ClassVar[float] = 5.0
+
+    def __init__(
+        self,
+        *,
+        station: str,
+        listen: str,
+        keys: CurveKeys,
+        admission: Admission,
+        inbox: Inbox,
+        watch: SiteWatch,
+        refusals: Refusals,
+        clock: Clock,
+    ) -> None:
+        self._station = station
+        self._listen = listen
+        self._keys = keys
+        self._admission = admission
+        self._inbox = inbox
+        self._watch = watch
+        self._refusals = refusals
+        self._clock = clock
+        self._peers: dict[bytes, Peer] = {}
+        self._by_site: dict[str, Peer] = {}
+        self._context: zmq.asyncio.Context | None = None
+        self._socket: zmq.asyncio.Socket | None = None
+        self.address = ""
+
+    async def open(self) -> None:
+        """Bind. Raises ``ConfigInvalid`` when the address cannot be used."""
+        self._context = zmq.asyncio.Context()
+        self._context.set(zmq.MAX_SOCKETS, 1023)
+        zap = ZapAnswerer(self._context, self._admission, self._refusals, self._clock)
+        zap.open()
+        socket = self._context.socket(zmq.ROUTER)
+        socket.linger = 0
+        socket.router_mandatory = True
+        socket.sndhwm = socket.rcvhwm = 1000
+        socket.maxmsgsize = limits.UPLINK_FRAME_BYTES
+        socket.curve_server = True
+        socket.curve_secretkey = self._keys.secret.encode("ascii")
+        socket.zap_domain = ZAP_DOMAIN.encode("ascii")
+        socket.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)
+        socket.heartbeat_ivl, socket.heartbeat_timeout, socket.heartbeat_ttl = 15_000, 45_000, 45_000
+        try:
+            socket.bind(self._listen)
+        except zmq.ZMQError as error:
+            zap.close()
+            socket.close(linger=0)
+            raise ConfigInvalid(
+                "the address for sites cannot be used",
+                where="sites.listen",
+                found=f"{self._listen}: {error}",
+                allowed="tcp://ADDRESS:PORT that is free on this machine",
+                hint="choose another port, or stop what uses this one: ss -ltnp",
+            ) from None
+        self._socket = socket
+        self.address = socket.getsockopt_string(zmq.LAST_ENDPOINT)
+        self.spawn(self._run_zap(zap), "zap")
+        self.spawn(self._receive(), "receive")
+        self.spawn(self._watch_silence(), "silence")
+        log.info("listening for sites address=%s key=%s", self.address, self._keys.public)
+
+    async def close(self) -> None:
+        """Free the sockets."""
+        if self._context is not None:
+            self._context.destroy(linger=200)
+
+    async def deliver(self, job: bytes, remaining: float, names: Sequence[str]) -> None:
+        """Send a job to the sites that are connected; the others get it when they are back."""
+        for site in names:
+            await self._send_to(site, Deliver(job, remaining))
+
+    async def cancel(self, jid: str, names: Sequence[str]) -> None:
+        """Send a cancel to the sites that are connected."""
+        for site in names:
+            await self._send_to(site, Cancel(jid))
+
+    async def confirm(self, jid: str, names: Sequence[str]) -> None:
+        """Nothing to do: sites are confirmed by sequence, when their batch is committed."""
+
+    def connected(self, site: str) -> bool:
+        """Whether the site is welcome and was heard lately."""
+        return site in self._by_site
+
+    async def keys_changed(self) -> None:
+        """Judge every connection anew: accepted ones get their welcome, rejected ones are told and dropped."""
+        for peer in list(self._peers.values()):
+            await self._admit(peer)
+
+    async def _run_zap(self, zap: ZapAnswerer) -> None:
+        try:
+            await zap.run()
+        finally:
+            zap.close()
+
+    async def _receive(self) -> None:
+        assert self._socket is not None
+        while True:
+            parts = await self._socket.recv_multipart(copy=False)
+            identity = parts[0].bytes
+            try:
+                key = str(parts[-1].get("User-Id"))
+                address = str(parts[-1].get("Peer-Address"))
+            except zmq.ZMQError:
+                # Without the key that ZAP put on the frame there is nobody to answer.
+                self._refusals.refused("uplink", "no_key", identity.hex())
+                continue
+            peer = self._peers.get(identity)
+            who = f"{peer.site if peer else 'unknown'}@{address}"
+            try:
+                if len(parts) != 2:
+                    raise Refused("malformed", f"{len(parts)} frames, expected 2")
+                body = parts[1].bytes
+                if (peer is None or not peer.accepted) and len(body) > QUARANTINE_HELLO_BYTES:
+                    raise Refused("not_accepted", "only a hello is heard before a key is accepted")
+                await self._handle(identity, key, address, peer, frames.decode_from_site(body))
+            except Refused as refusal:
+                self._refusals.refused("uplink", refusal.reason, who, refusal.detail)
+            except OutstationError as error:
+                self._refusals.refused("uplink", "not_kept", who, error.what)
+
+    async def _handle(self, identity: bytes, key: str, address: str, peer: Peer | None, frame: frames.FromSite) -> None:
+        if isinstance(frame, frames.SiteHello):
+            await self._hello(identity, key, address, frame)
+            return
+        if peer is None or not peer.accepted:
+            raise Refused("not_accepted", "only a hello is heard before a key is accepted")
+        peer.heard = self._clock.monotonic()
+        self._watch.site_heard(peer.site)
+        match frame:
+            case frames.Echo(nonce=nonce):
+                await self._send(peer, frames.EchoReply(nonce))
+            case frames.Bye():
+                self._drop(peer, "the site stopped")
+            case frames.Batch() | frames.DeviceRecords():
+                if frame.epoch != peer.epoch:
+                    raise Refused("wrong_epoch", f"{frame.epoch} is not the epoch of the hello")
+                try:
+                    peer.work.put_nowait(frame)
+                except asyncio.QueueFull:
+                    # More under way than the protocol allows: it will be sent again after the next welcome.
+                    self._drop(peer, "it sent more than may be under way")
+                    raise Refused("flooding", f"more than {QUEUED_FRAMES} frames wait for a commit") from None
+
+    async def _hello(self, identity: bytes, key: str, address: str, hello: frames.SiteHello) -> None:
+        peer = Peer(
+            identity=identity,
+            site=hello.site,
+            key=key,
+            address=address,
+            epoch=hello.epoch,
+            release=hello.release,
+            accepted=False,
+            heard=self._clock.monotonic(),
+        )
+        if hello.protocol != frames.PROTOCOL:
+            await self._send(
+                peer,
+                frames.SiteRefused(
+                    "unsupported", f"this master speaks protocol {frames.PROTOCOL}, the site {hello.protocol}"
+                ),
+            )
+            raise Refused("unsupported_protocol", str(hello.protocol))
+        earlier = self._peers.get(identity)
+        if earlier is not None:
+            self._drop(earlier, "it said hello again")
+        self._make_room()
+        self._peers[identity] = peer
+        await self._admit(peer)
+
+    def _make_room(self) -> None:
+        waiting = [peer for peer in self._peers.values() if not peer.accepted]
+        if len(waiting) >= limits.PENDING_KEYS:
+            self._peers.pop(min(waiting, key=lambda peer: peer.heard).identity)
+            self._refusals.refused("uplink", "quarantine_full", waiting[0].address)
+
+    async def _admit(self, peer: Peer) -> None:
+        state = await self._admission.judge(peer.site, peer.key, peer.address)
+        if state != "accepted":
+            if peer.accepted:
+                self._drop(peer, f"its key is {state}")
+            reason = {
+                "pending": f"accept it on {self._station}: outstation keys accept {peer.site}"
+                f" (fingerprint {fingerprint(peer.key)})",
+                "rejected": f"the key was rejected on {self._station}",
+                "denied": f"another key is accepted for site {peer.site} on {self._station}",
+            }[state]
+            await self._send(peer, frames.SiteRefused(state, reason))
+            return
+        if peer.accepted:
+            return
+        earlier = self._by_site.get(peer.site)
+        if earlier is not None:
+            self._drop(earlier, "it connected again")
+        peer.accepted = True
+        self._by_site[peer.site] = peer
+        peer.worker = self.spawn(self._work(peer), f"work/{peer.site}")
+
+    async def _work(self, peer: Peer) -> None:
+        """Commit what one site sends, in order, and confirm it; other sites do not wait for it."""
+        confirmed, revision = await self._inbox.position(peer.site, peer.epoch)
+        await self._send(peer, frames.SiteWelcome(self._station, confirmed, revision))
+        welcome = True
+        while True:
+            try:
+                if welcome:
+                    await self._watch.site_up(peer.site, peer.release, peer.address)
+                    welcome = False
+                frame = await peer.work.get()
+                if isinstance(frame, frames.Batch):
+                    if frame.after > confirmed:
+                        raise Refused("gap", f"items after {frame.after}, but {confirmed} is the last one here")
+                    fresh = [(sequence, item) for sequence, item in frame.items if sequence > confirmed]
+                    if fresh:
+                        confirmed = await self._inbox.commit(peer.site, peer.epoch, fresh)
+                    await self._send(peer, frames.Confirmed(peer.epoch, confirmed))
+                else:
+                    revision = await self._inbox.commit_records(peer.site, peer.epoch, frame.records)
+                    await self._send(peer, frames.RecordsConfirmed(revision))
+            except Refused as refusal:
+                self._refusals.refused("uplink", refusal.reason, f"{peer.site}@{peer.address}", refusal.detail)
+            except OutstationError as error:
+                # Not on disk, so not confirmed: the site connects again and sends it again.
+                self._refusals.refused("uplink", "not_kept", f"{peer.site}@{peer.address}", error.what)
+                self._drop(peer, "what it sent could not be kept")
+
+    async def _watch_silence(self) -> None:
+        while True:
+            await asyncio.sleep(1.0)
+            now = self._clock.monotonic()
+            for peer in list(self._peers.values()):
+                if now - peer.heard > (SILENT_SECONDS if peer.accepted else SILENT_SECONDS * 3):
+                    self._drop(peer, f"nothing heard for {now - peer.heard:.0f} s")
+
+    def _drop(self, peer: Peer, why: str) -> None:
+        self._peers.pop(peer.identity, None)
+        if peer.worker is not None:
+            peer.worker.cancel()
+        if self._by_site.get(peer.site) is peer:
+            del self._by_site[peer.site]
+            log.info("site dark site=%s reason=%s", peer.site, why)
+            self._watch.site_down(peer.site, why)
+
+    async def _send_to(self, site: str, frame: frames.FromMaster) -> None:
+        peer = self._by_site.get(site)
+        if peer is not None:
+            await self._send(peer, frame)
+
+    async def _send(self, peer: Peer, frame: frames.FromMaster) -> None:
+        assert self._socket is not None
+        try:
+            # Never waits: one site that does not read must not hold up the others.
+            await self._socket.send_multipart([peer.identity, frames.encode(frame)], flags=zmq.NOBLOCK)
+        except zmq.Again:
+            self._drop(peer, "it does not read what it is sent")
+        except zmq.ZMQError as error:
+            self._drop(peer, f"it cannot be reached ({error})")

@@ -1,0 +1,323 @@
+"""The gateway's end of the rope: a DEALER to one master at a time, driven by the spool.
+
+It does not keep anything: what must survive is in the spool and the registry, and a master's confirmation is what lets
+the spool forget. Which master comes next is decided by ``failover``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import zmq
+import zmq.asyncio
+
+from device_agent import __version__
+from device_agent.backoff import Backoff
+from device_agent.clock import Clock
+from device_agent.errors import OutstationError, Refused
+from device_agent.parts import Part
+from device_agent.protocol import limits
+from device_agent.protocol.messages import Cancel, Deliver
+from upstream import failover, frames
+from upstream.curve import CurveKeys
+from upstream.ports import JobIntake, Outgoing, Refusals, Roll
+
+log = logging.getLogger(__name__)
+
+HELLO_SECONDS = 5.0
+"""A master that does not answer a hello in this time is not there."""
+
+PENDING_SECONDS = 20.0
+"""How long to stay with a master that knows us but has not accepted our key, before asking the next one."""
+
+SILENT_ECHOES = 3
+ROUND_CEILING_SECONDS = 30.0
+SEND_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class MasterAddress:
+    """One master: where it listens and its CURVE public key (Z85)."""
+
+    address: str
+    key: str
+
+
+class LinkLost(Exception):
+    """The link to the current master is of no more use; the text says why."""
+
+
+class Uplink(Part):
+    """Holds on to a master, sends the spool up in order, takes jobs in."""
+
+    name: ClassVar[str] = "uplink"
+    drain_seconds: ClassVar[float] = 5.0
+
+    def __init__(
+        self,
+        *,
+        site: str,
+        keys: CurveKeys,
+        masters: Sequence[MasterAddress],
+        echo_seconds: float,
+        outgoing: Outgoing,
+        roll: Roll,
+        intake: JobIntake,
+        refusals: Refusals,
+        clock: Clock,
+    ) -> None:
+        self._site = site
+        self._keys = keys
+        self._masters = tuple(masters)
+        self._echo_seconds = echo_seconds
+        self._outgoing = outgoing
+        self._roll = roll
+        self._intake = intake
+        self._refusals = refusals
+        self._clock = clock
+        self._context: zmq.asyncio.Context | None = None
+        self._socket: zmq.asyncio.Socket | None = None
+        self._index = 0
+        self._state = "connecting"
+        self._since = clock.wall()
+        self._last_error = ""
+        self._next_attempt: float | None = None
+        self._reload = asyncio.Event()
+        self._confirmed = 0
+        self._records_confirmed = 0
+        self._confirmation = asyncio.Event()
+        self._records_confirmation = asyncio.Event()
+        self._heard = 0.0
+
+    async def open(self) -> None:
+        """Start walking the list; a gateway is ready without any master."""
+        self._context = zmq.asyncio.Context()
+        self.spawn(self._run(), "walk")
+
+    async def drain(self) -> None:
+        """Give what is spooled a moment to be confirmed, then say goodbye."""
+        if self._socket is None or self._state != "connected":
+            return
+        async with asyncio.timeout(self.drain_seconds * 0.8):
+            while await self._outgoing.read(self._confirmed):
+                self._confirmation.clear()
+                await self._confirmation.wait()
+        await self._send(frames.Bye())
+
+    async def close(self) -> None:
+        """Free the sockets."""
+        if self._context is not None:
+            self._context.destroy(linger=200)
+
+    def replace_masters(self, masters: Sequence[MasterAddress]) -> None:
+        """Use another list from now on (SIGHUP); the current link is left only when the list changed."""
+        if tuple(masters) != self._masters:
+            self._masters = tuple(masters)
+            self._reload.set()
+
+    def status(self) -> dict[str, Any]:
+        """Where the link stands, with the truth about the next attempt."""
+        return {
+            "state": self._state,
+            "master": self._masters[self._index].address,
+            "since": self._since,
+            "last_error": self._last_error,
+            "next_attempt": self._next_attempt,
+            "masters": [master.address for master in self._masters],
+        }
+
+    async def _run(self) -> None:
+        waits = Backoff(0.5, ROUND_CEILING_SECONDS)
+        state, action = failover.step(failover.State(count=len(self._masters)), failover.Event.STARTED)
+        while True:
+            if isinstance(action, failover.Connect):
+                self._index = action.index
+                if action.after_round == 0:
+                    waits.reset()
+                else:
+                    await self._pause(waits.next())
+            welcomed = False
+            try:
+                async with asyncio.TaskGroup() as session:
+                    session.create_task(self._watch_reload(), name="uplink/reload")
+                    await self._connect()
+                    welcomed = True
+                    state, _ = failover.step(state, failover.Event.WELCOMED)
+                    waits.reset()
+                    session.create_task(self._receive(), name="uplink/receive")
+                    session.create_task(self._send_items(), name="uplink/items")
+                    session.create_task(self._send_records(), name="uplink/records")
+                    session.create_task(self._echo(), name="uplink/echo")
+            except* LinkLost as lost:
+                self._last_error = str(lost.exceptions[0])
+            finally:
+                self._disconnect()
+            self._set_state("disconnected")
+            log.warning(
+                "uplink lost master=%s reason=%s", self._masters[self._index % len(self._masters)].address, self._last_error
+            )
+            if self._reload.is_set():
+                self._reload.clear()
+                state, action = failover.step(failover.State(count=len(self._masters)), failover.Event.STARTED)
+            else:
+                event = failover.Event.LOST if welcomed else failover.Event.NO_ANSWER
+                state, action = failover.step(state, event)
+
+    async def _pause(self, seconds: float) -> None:
+        self._next_attempt = self._clock.wall() + seconds
+        self._set_state("waiting")
+        try:
+            async with asyncio.timeout(seconds):
+                await self._reload.wait()
+        except TimeoutError:
+            pass
+        self._next_attempt = None
+
+    async def _watch_reload(self) -> None:
+        await self._reload.wait()
+        raise LinkLost("the list of masters changed")
+
+    async def _connect(self) -> None:
+        assert self._context is not None
+        master = self._masters[self._index]
+        self._set_state("connecting")
+        socket = self._context.socket(zmq.DEALER)
+        socket.linger = 0
+        socket.sndhwm = socket.rcvhwm = 1000
+        socket.maxmsgsize = limits.UPLINK_FRAME_BYTES
+        socket.curve_serverkey = master.key.encode("ascii")
+        socket.curve_publickey = self._keys.public.encode("ascii")
+        socket.curve_secretkey = self._keys.secret.encode("ascii")
+        socket.heartbeat_ivl, socket.heartbeat_timeout, socket.heartbeat_ttl = 15_000, 45_000, 45_000
+        self._socket = socket
+        try:
+            socket.connect(master.address)
+        except zmq.ZMQError as error:
+            raise LinkLost(f"cannot connect to {master.address}: {error}") from None
+        hello = frames.SiteHello(
+            protocol=frames.PROTOCOL, site=self._site, epoch=self._outgoing.epoch, release=__version__
+        )
+        await self._send(hello)
+        patience, silence = HELLO_SECONDS, f"no answer in {HELLO_SECONDS:.0f} s"
+        while True:
+            try:
+                async with asyncio.timeout(patience):
+                    answer = await self._next_frame()
+            except TimeoutError:
+                raise LinkLost(silence) from None
+            if isinstance(answer, frames.SiteWelcome):
+                break
+            if isinstance(answer, frames.SiteRefused):
+                if answer.state == "pending":
+                    self._last_error = answer.reason
+                    self._set_state("pending")
+                    log.info("uplink pending master=%s: %s", master.address, answer.reason)
+                    patience, silence = PENDING_SECONDS, f"pending: {answer.reason}"
+                    continue
+                raise LinkLost(f"{answer.state}: {answer.reason}")
+            self._refusals.refused("uplink", "before_welcome", master.address)
+        self._confirmed, self._records_confirmed = answer.confirmed, answer.revision
+        self._heard = self._clock.monotonic()
+        await self._let_go(answer.confirmed)
+        self._last_error = ""
+        self._set_state("connected")
+        log.info("uplink connected master=%s address=%s", answer.master, master.address)
+
+    def _disconnect(self) -> None:
+        if self._socket is not None:
+            self._socket.close(linger=0)
+            self._socket = None
+
+    def _set_state(self, state: str) -> None:
+        if state != self._state:
+            self._state, self._since = state, self._clock.wall()
+
+    async def _send(self, frame: frames.FromSite) -> None:
+        assert self._socket is not None
+        try:
+            async with asyncio.timeout(SEND_SECONDS):
+                await self._socket.send(frames.encode(frame))
+        except TimeoutError:
+            raise LinkLost(f"nothing could be sent for {SEND_SECONDS:.0f} s") from None
+
+    async def _next_frame(self) -> frames.FromMaster:
+        assert self._socket is not None
+        while True:
+            parts = await self._socket.recv_multipart()
+            self._heard = self._clock.monotonic()
+            try:
+                if len(parts) != 1:
+                    raise Refused("malformed", f"{len(parts)} frames, expected 1")
+                return frames.decode_from_master(parts[0])
+            except Refused as refusal:
+                self._refusals.refused("uplink", refusal.reason, self._masters[self._index].address, refusal.detail)
+
+    async def _receive(self) -> None:
+        master = self._masters[self._index].address
+        while True:
+            match await self._next_frame():
+                case Deliver(job=job, remaining=remaining):
+                    await self._intake.accept_from_above(job, remaining, master)
+                case Cancel(jid=jid):
+                    await self._intake.cancel_from_above(jid)
+                case frames.Confirmed(epoch=epoch, sequence=sequence):
+                    if epoch == self._outgoing.epoch and sequence > self._confirmed:
+                        self._confirmed = sequence
+                        await self._let_go(sequence)
+                        self._confirmation.set()
+                case frames.RecordsConfirmed(revision=revision):
+                    self._records_confirmed = max(self._records_confirmed, revision)
+                    self._records_confirmation.set()
+                case frames.SiteRefused(state=state, reason=reason):
+                    raise LinkLost(f"{state}: {reason}")
+                case frames.EchoReply() | frames.SiteWelcome():
+                    pass
+
+    async def _let_go(self, sequence: int) -> None:
+        try:
+            await self._outgoing.confirm(sequence)
+        except OutstationError as error:
+            # What is confirmed but still on disk is let go with the next confirmation.
+            log.error("confirmed items could not be let go sequence=%d error=%s", sequence, error.what)
+
+    async def _send_items(self) -> None:
+        sent = self._confirmed
+        while True:
+            self._outgoing.changed.clear()
+            items = await self._outgoing.read(sent)
+            if not items:
+                await self._outgoing.changed.wait()
+                continue
+            await self._send(frames.Batch(self._outgoing.epoch, sent, items))
+            sent = items[-1][0]
+            while sent - self._confirmed > limits.BATCHES_IN_FLIGHT * limits.BATCH_ITEMS:
+                self._confirmation.clear()
+                await self._confirmation.wait()
+
+    async def _send_records(self) -> None:
+        while True:
+            self._roll.changed.clear()
+            records = await self._roll.records_after(self._records_confirmed)
+            if not records:
+                await self._roll.changed.wait()
+                continue
+            self._records_confirmation.clear()
+            await self._send(frames.DeviceRecords(self._outgoing.epoch, records))
+            # One page under way: a registry is state, and a later page would only repeat what this one settles.
+            while self._records_confirmed < records[-1].revision:
+                await self._records_confirmation.wait()
+                self._records_confirmation.clear()
+
+    async def _echo(self) -> None:
+        nonce = 0
+        while True:
+            nonce += 1
+            await self._send(frames.Echo(nonce))
+            await asyncio.sleep(self._echo_seconds)
+            silent = self._clock.monotonic() - self._heard
+            if silent > self._echo_seconds * SILENT_ECHOES:
+                raise LinkLost(f"no echo for {silent:.0f} s")
