@@ -11,7 +11,9 @@ import random
 class Backoff:
     """A series of waits in seconds: the n-th is uniform in [0, min(ceiling, first * 2**n)], never under ``floor``."""
 
-    def __init__(self, first: float, ceiling: float, *, floor: float = 0.0, source: random.Random | None = None) -> None:
+    def __init__(
+        self, first: float, ceiling: float, *, floor: float = 0.0, source: random.Random | None = None
+    ) -> None:
         self._first = first
         self._ceiling = ceiling
         self._floor = floor

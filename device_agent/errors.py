@@ -1,13 +1,13 @@
 """The error tree: every error an operator can meet has an id, what was found, what is allowed and what to do next.
 
-    OutstationError
-    ├── UsageInvalid        exit 2   the command line was wrong
-    ├── ConfigInvalid       exit 6   a settings file was wrong; the unit does not restart
-    ├── NotRunning          exit 7   no station answers at the socket
-    ├── NotFound            exit 2   no such job, device, site or key
-    ├── PolicyRefused       exit 8   refused by policy
-    ├── StationFailed       exit 1   a station could not do what was asked of it
-    └── Refused             (none)   something from a network was not a message; counted, never fatal
+OutstationError
+├── UsageInvalid        exit 2   the command line was wrong
+├── ConfigInvalid       exit 6   a settings file was wrong; the unit does not restart
+├── NotRunning          exit 7   no station answers at the socket
+├── NotFound            exit 2   no such job, device, site or key
+├── PolicyRefused       exit 8   refused by policy
+├── StationFailed       exit 1   a station could not do what was asked of it
+└── Refused             (none)   something from a network was not a message; counted, never fatal
 """
 
 from __future__ import annotations

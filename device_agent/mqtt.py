@@ -262,7 +262,9 @@ def _counting_queue(count: Callable[[str], None]) -> type[asyncio.Queue[aiomqtt.
 
 
 class _Client(aiomqtt.Client):
-    """The client for one connection, with the two things it does not offer."""
+    """The client for one connection, with the things it does not offer. It knows the insides of aiomqtt 2.5."""
+
+    _dropped = False
 
     def next_queued(self) -> aiomqtt.Message | None:
         """A message that is here already."""
@@ -273,6 +275,7 @@ class _Client(aiomqtt.Client):
 
     def drop(self) -> None:
         """End whatever is left of the connection, without a goodbye; does nothing when nothing is left."""
+        self._dropped = True
         connection = self._client.socket()
         if isinstance(connection, socket.socket):
             with contextlib.suppress(OSError):
@@ -282,3 +285,9 @@ class _Client(aiomqtt.Client):
             if future.done() and not future.cancelled():
                 # Looked at, or asyncio complains of an exception nobody retrieved.
                 future.exception()
+
+    def _client_connect(self) -> None:
+        """Runs in a thread, which a cancelled connect leaves behind: what it still opens must be dropped as well."""
+        super()._client_connect()
+        if self._dropped:
+            self._loop.call_soon_threadsafe(self.drop)

@@ -169,7 +169,7 @@ class Memory:
 
     def forget(self, jid: str) -> None:
         """Only the jid stays; when there are too many of those, the oldest eighth goes and its age is the horizon."""
-        if jid <= self.horizon:
+        if jid <= self.horizon or jid in self._started or jid in self._open or jid in self._kept:
             return
         self._forgotten.add(jid)
         if len(self._forgotten) > self._jids:

@@ -1,4 +1,4 @@
-"""Part: something that opens, runs and closes. Each owns one TaskGroup, and stops in the order it was entered, reversed.
+"""Part: something that opens, runs and closes. Each owns one TaskGroup; they stop in reverse order of entering.
 
 One TaskGroup for a whole process does not stop in order when a part crashes: it cancels everything at once. A part with
 its own group, entered in an exit stack, does: those above it drain and close first, then it, then those below.

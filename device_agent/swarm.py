@@ -28,7 +28,7 @@ from device_agent.errors import Refused, UsageInvalid
 from device_agent.host import LocalHost
 from device_agent.lean_mqtt import LeanConnection, encode_connect
 from device_agent.outbox import MemoryJournal
-from device_agent.parts import Part
+from device_agent.parts import Part, leaves
 from device_agent.protocol import limits
 from device_agent.protocol.messages import Grains, SiteId
 from device_agent.signals import handled
@@ -45,6 +45,7 @@ RESULTS_KEPT = 16
 JIDS_KEPT = 1024
 GOODBYE_SECONDS = 5.0
 MODELS = ("dome-2", "bullet-4", "turret-8")
+PREFIX_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,99}$(?!\n)"
 NOTE = "journal and outbox live in memory"
 
 
@@ -53,7 +54,7 @@ class SwarmSettings(Struct, frozen=True, kw_only=True):
 
     devices: Annotated[int, Meta(ge=1, le=limits.DEVICES_PER_STATION)]
     site: SiteId
-    prefix: str = "cam-"
+    prefix: Annotated[str, Meta(pattern=PREFIX_PATTERN)] = "cam-"
     host: str = "127.0.0.1"
     port: int = 1884
     unix_socket: str | None = None
@@ -344,13 +345,20 @@ async def run_swarm(settings: SwarmSettings) -> None:
 
 
 def main(settings: SwarmSettings) -> None:
-    """Run a swarm in this process, on uvloop where it is installed."""
+    """Run a swarm in this process, on uvloop where it is installed. Raises ``UsageInvalid`` when it does not fit."""
     try:
         import uvloop  # noqa: PLC0415 - a device does not need it, so it may be missing
     except ImportError:
-        asyncio.run(run_swarm(settings))
+        run = asyncio.run
     else:
-        uvloop.run(run_swarm(settings))
+        run = uvloop.run
+    try:
+        run(run_swarm(settings))
+    except BaseExceptionGroup as crashed:
+        for error in leaves(crashed):
+            if isinstance(error, UsageInvalid):
+                raise error from None
+        raise
 
 
 def allow_open_files(devices: int) -> None:

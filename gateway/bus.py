@@ -100,7 +100,9 @@ class Bus:
 
     async def history(self, pattern: str, count: int) -> list[Event]:
         """The newest kept events that match, oldest first."""
-        rows = await self._reader.rows("SELECT tag, data, stamp, site FROM events ORDER BY id DESC LIMIT ?", (KEPT_EVENTS,))
+        rows = await self._reader.rows(
+            "SELECT tag, data, stamp, site FROM events ORDER BY id DESC LIMIT ?", (KEPT_EVENTS,)
+        )
         found = []
         for tag, data, stamp, site in rows:
             if tags.matches(pattern, tag):

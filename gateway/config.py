@@ -1,4 +1,4 @@
-"""The station's settings table. A master and a gateway read the same table; the sections they have make the difference."""
+"""The station's settings table. Masters and gateways read the same one; the sections they have make the difference."""
 
 from __future__ import annotations
 
@@ -16,11 +16,17 @@ class MasterEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """One master above this station."""
 
     address: Annotated[
-        str, Meta(pattern=TCP_PATTERN, description="where the master listens for sites", examples=["tcp://203.0.113.7:4510"])
+        str,
+        Meta(
+            pattern=TCP_PATTERN, description="where the master listens for sites", examples=["tcp://203.0.113.7:4510"]
+        ),
     ]
     key: Annotated[
         str,
-        Meta(pattern=Z85_KEY_PATTERN, description="the master's public key: `outstation keys list` shows it on the master"),
+        Meta(
+            pattern=Z85_KEY_PATTERN,
+            description="the master's public key: `outstation keys list` shows it on the master",
+        ),
     ]
 
 
@@ -35,7 +41,9 @@ class UplinkSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class SitesSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where sites connect to this station."""
 
-    listen: Annotated[str, Meta(pattern=TCP_PATTERN, description="address for the gateways below")] = "tcp://0.0.0.0:4510"
+    listen: Annotated[str, Meta(pattern=TCP_PATTERN, description="address for the gateways below")] = (
+        "tcp://0.0.0.0:4510"
+    )
 
 
 class BrokerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -57,19 +65,25 @@ class BrokerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class JobsSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Jobs kept on this station."""
 
-    keep_hours: Annotated[float, Meta(ge=1, le=24 * 365, description="hours a closed job is kept, as Salt's keep_jobs")] = 24.0
+    keep_hours: Annotated[
+        float, Meta(ge=1, le=24 * 365, description="hours a closed job is kept, as Salt's keep_jobs")
+    ] = 24.0
 
 
 class StationSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything a station can be told."""
 
-    name: Annotated[SiteId, Meta(description="this station's name; a gateway's is the name of its site", examples=["lisbon"])]
+    name: Annotated[
+        SiteId, Meta(description="this station's name; a gateway's is the name of its site", examples=["lisbon"])
+    ]
     state_dir: Annotated[str | None, Meta(description="keys and the store; default /var/lib/outstation/ROLE")] = None
     socket: Annotated[str | None, Meta(description="the API's unix socket; default /run/outstation/ROLE.sock")] = None
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Meta(description="least severe message that is logged")
     ] = "info"
-    masters: Annotated[list[MasterEntry], Meta(max_length=16, description="masters above this station, best first")] = []
+    masters: Annotated[
+        list[MasterEntry], Meta(max_length=16, description="masters above this station, best first")
+    ] = []
     uplink: UplinkSettings = UplinkSettings()
     sites: SitesSettings | None = None
     broker: BrokerSettings | None = None

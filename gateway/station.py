@@ -140,9 +140,7 @@ class Station:
             log.info("stopping")
         log.info("stopped")
 
-    async def _open_devices(
-        self, stack: contextlib.AsyncExitStack, rooms: Rooms, settings: BrokerSettings
-    ) -> None:
+    async def _open_devices(self, stack: contextlib.AsyncExitStack, rooms: Rooms, settings: BrokerSettings) -> None:
         broker_part = BROKERS[settings.mode](settings.host, settings.port)
         await stack.enter_async_context(broker_part)
         mqtt = MqttDownlink(

@@ -158,7 +158,9 @@ class Uplink(Part):
                 self._disconnect()
             self._set_state("disconnected")
             log.warning(
-                "uplink lost master=%s reason=%s", self._masters[self._index % len(self._masters)].address, self._last_error
+                "uplink lost master=%s reason=%s",
+                self._masters[self._index % len(self._masters)].address,
+                self._last_error,
             )
             if self._reload.is_set():
                 self._reload.clear()

@@ -70,7 +70,7 @@ BEAT_SECONDS = 60.0
 
 SILENT_BEATS = 2.5
 
-RESEND_FIRST_SECONDS = 2.0
+RESEND_FIRST_SECONDS = 5.0
 RESEND_CEILING_SECONDS = 30.0
 """Waits before a message that got no answer is sent again."""
 

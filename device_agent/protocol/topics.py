@@ -1,9 +1,9 @@
 """Every MQTT topic, once.
 
-    os/<site>/d/<id>/job          station -> one device
-    os/<site>/d/<id>/up/<kind>    one device -> station
-    os/<site>/g/all/job           station -> every device of the site
-    os/<site>/g/all/ack           station -> every device: confirmations
+os/<site>/d/<id>/job          station -> one device
+os/<site>/d/<id>/up/<kind>    one device -> station
+os/<site>/g/all/job           station -> every device of the site
+os/<site>/g/all/ack           station -> every device: confirmations
 """
 
 from __future__ import annotations

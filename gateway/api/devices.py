@@ -38,7 +38,11 @@ class DevicesApi:
                 },
             ),
             Operation(
-                "GET", "/devices/{id}", "One device, at each site that knows the id", self._show, query={"site": "only there"}
+                "GET",
+                "/devices/{id}",
+                "One device, at each site that knows the id",
+                self._show,
+                query={"site": "only there"},
             ),
         ]
 
@@ -48,7 +52,7 @@ class DevicesApi:
             raise UsageInvalid(
                 "no such target type", where="tgt_type", found=kind, allowed=", ".join(get_args(TargetType))
             )
-        target = compile_target(asked.query.get("tgt", "*"), cast(TargetType, kind))
+        target = compile_target(asked.query.get("tgt", "*"), cast("TargetType", kind))
         site, after = asked.query.get("site"), asked.query.get("after", "")
         limit = whole(asked, "limit", PAGE, PAGE)
         found = sorted(

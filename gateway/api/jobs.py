@@ -15,7 +15,7 @@ from gateway.jobs.views import JobViews
 
 PAGE = 1000
 KEEPALIVE_SECONDS = 10.0
-PROGRESS_SECONDS = 0.25
+PROGRESS_SECONDS = 0.1
 
 
 class JobsApi:

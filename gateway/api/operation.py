@@ -15,6 +15,7 @@ from device_agent.errors import NotFound, NotRunning, OutstationError, PolicyRef
 BODY_BYTES = 1024 * 1024
 _json = msgspec.json.Encoder()
 
+
 @dataclass(frozen=True)
 class Asked:
     """A request, decoded: path and query parameters as text, the body as its type, and who asks."""

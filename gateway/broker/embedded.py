@@ -1,6 +1,6 @@
 """Mode ``embedded``: a small broker inside this process (amqtt), for a machine without mosquitto.
 
-Its cost grows with the subscriptions, so above ``COMFORTABLE_DEVICES`` it warns; it is for a first look, not for a site.
+Its cost grows with the subscriptions, so above ``COMFORTABLE_DEVICES`` it warns; it is for a first look.
 """
 
 from __future__ import annotations

@@ -168,7 +168,8 @@ class Mosquitto(BrokerPart):
         return (await process.stderr.read(4096)).decode("utf-8", "replace").strip()
 
     async def _read_log(self) -> None:
-        assert self._process is not None and self._process.stderr is not None
+        assert self._process is not None
+        assert self._process.stderr is not None
         while line := await self._process.stderr.readline():
             log.warning("broker: %s", line.decode("utf-8", "replace").strip()[:500])
         status = await self._process.wait()

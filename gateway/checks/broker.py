@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gateway.checks.finding import Facts, Finding
 from gateway.broker.embedded import COMFORTABLE_DEVICES
+from gateway.checks.finding import Facts, Finding
 
 
 async def check(facts: Facts) -> list[Finding]:

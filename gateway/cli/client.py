@@ -9,7 +9,7 @@ import errno
 import http.client
 import json
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -127,7 +127,7 @@ class StationClient:
             if after is None:
                 return
 
-    def watch(self, jid: str) -> Iterator[views.Watched]:
+    def watch(self, jid: str) -> Generator[views.Watched, None, None]:
         """A job as it goes on, until its last line. Raises ``NotRunning`` when the station goes away before that."""
         decoder = msgspec.json.Decoder(views.Watched)
         for line in self._lines(f"/jobs/{quote(jid, safe='')}/watch", {}):

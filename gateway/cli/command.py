@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from textwrap import wrap
@@ -67,6 +68,10 @@ def described(text: HelpText) -> type[TyperCommand]:
 
     # The type of a context here has a name in a private module of typer alone, hence Any.
     class DescribedCommand(TyperCommand):
+        def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+            with _context_known(ctx):
+                return super().parse_args(ctx, args)
+
         def get_help(self, ctx: Any) -> str:
             return render(text, ctx, [])
 
@@ -80,6 +85,10 @@ def described_group(text: HelpText) -> type[TyperGroup]:
     """A class for a noun or the program, with this help and a list of its commands."""
 
     class DescribedGroup(TyperGroup):
+        def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+            with _context_known(ctx):
+                return super().parse_args(ctx, args)
+
         def get_help(self, ctx: Any) -> str:
             entries = [(name, command.help or "") for name, command in self.commands.items()]
             if text.order:
@@ -90,6 +99,17 @@ def described_group(text: HelpText) -> type[TyperGroup]:
             return usage(ctx)
 
     return DescribedGroup
+
+
+@contextmanager
+def _context_known(context: Any) -> Iterator[None]:
+    """Give a mistake its command where typer's parser does not, so that the right usage can be shown."""
+    try:
+        yield
+    except typer.TyperException as mistake:
+        if getattr(mistake, "ctx", None) is None:
+            vars(mistake)["ctx"] = context
+        raise
 
 
 def noun(text: HelpText) -> typer.Typer:

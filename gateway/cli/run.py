@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import os
+import re
 from typing import Annotated, Literal
 
 import typer
@@ -100,11 +101,12 @@ def run(
     verbose: Verbose = False,
 ) -> int:
     """Create the job and watch it."""
+    from device_agent.protocol.messages import FUNCTION_PATTERN
     from gateway.cli.watch import watch, ways_back
 
     output = invocation(context).output
     kind = targets.target_type(grain, compound, pcre, listed, typed)
-    if "." not in function:
+    if re.match(FUNCTION_PATTERN, function) is None:
         words = f"a function is module.function, as in test.ping; found {function!r}"
         raise typer.BadParameter(words, param_hint="FUNCTION")
     try:
@@ -129,7 +131,7 @@ def run(
         output.note("interrupted before the station had answered; if it took the job: outstation jobs list")
         return INTERRUPTED
     if not detach:
-        return watch(client, job.jid, output, as_json=as_json, verbose=verbose)
+        return watch(client, job.jid, output, as_json=as_json, verbose=verbose, accepted=True)
     if as_json:
         output.record("job", job)
         return EXIT_OK

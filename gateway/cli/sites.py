@@ -104,7 +104,7 @@ def show(
                 ("version", safe(found.version or "-")),
                 ("fingerprint", safe(found.fingerprint or "-")),
                 ("address", safe(found.address or "-")),
-                ("confirmed", f"{number(found.confirmed_sequence)} items of its spool"),
+                ("confirmed", f"up to sequence {number(found.confirmed_sequence)}"),
             ]
         )
     return EXIT_OK

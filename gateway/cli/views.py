@@ -39,6 +39,10 @@ class JobView(Struct, frozen=True):
     late: str = "drop"
     run_limit: float | None = None
     cancelled: bool = False
+    accepted: float | None = None
+    """When this station took it; ``issued`` is by the clock of whoever made it."""
+    closed: float | None = None
+    last_outcome: float | None = None
     expected: int = 0
     counts: dict[str, int] = {}
     waiting: dict[str, int] = {}
@@ -160,12 +164,21 @@ class UplinkView(Struct, frozen=True):
 
 
 class StationView(Struct, frozen=True):
-    """The station that was asked, as far as the command line shows it."""
+    """The station that was asked; ``listen`` is where its sites connect to."""
 
     role: str
     name: str
     version: str = ""
+    started: float | None = None
+    public_key: str = ""
+    fingerprint: str = ""
+    listen: str | None = None
     uplink: UplinkView | None = None
+    devices: int = 0
+    present: int = 0
+    sites: int = 0
+    jobs_open: int = 0
+    spool_pending: int = 0
 
 
 class JobPage(Struct, frozen=True):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from device_agent.errors import EXIT_NOT_ALL_OK, EXIT_OK, NotRunning, StationFailed
@@ -11,38 +14,32 @@ from gateway.cli.output import Output
 from gateway.cli.progress import ProgressLine
 from gateway.cli.results import Results
 from gateway.cli.text import dark_since, safe, tally
-from gateway.cli.views import JobClosed, JobSeen, JobView, OutcomeView, SiteProgress
+from gateway.cli.views import JobClosed, JobSeen, JobView, OutcomeView, Progress, SiteProgress
 
 if TYPE_CHECKING:
     from gateway.cli.client import StationClient
 
 
-def watch(client: StationClient, jid: str, output: Output, *, as_json: bool, verbose: bool) -> int:
+def watch(
+    client: StationClient, jid: str, output: Output, *, as_json: bool, verbose: bool, accepted: bool = False
+) -> int:
     """Print every outcome as it comes until the job is closed; the exit status.
 
-    Ctrl-C only stops the watching: it says how to go on, and the status is 130. Raises ``NotRunning`` when the station
-    goes away in the middle.
+    ``accepted`` says that the station is known to have this job. Ctrl-C only stops the watching: it says how to go on,
+    and the status is 130. Raises ``NotRunning`` when the station goes away in the middle.
     """
     results = Results(output, as_json=as_json, fold=not verbose)
     progress = ProgressLine(output)
+    closed: JobView | None = None
     try:
-        for message in client.watch(jid):
-            if isinstance(message, OutcomeView):
-                if not results.holds(message):
-                    progress.clear()
-                results.add(message)
-                output.flush()
-            elif isinstance(message, JobClosed):
-                progress.clear()
-                results.settle(message.job.expected)
-                return summarise(message.job, output, as_json=as_json)
-            else:
-                where = message.job if isinstance(message, JobSeen) else message
-                if results.due(where.expected):
-                    progress.clear()
-                    results.settle(where.expected)
-                    output.flush()
-                progress.show(where)
+        with closing(client.watch(jid)) as messages:
+            for message in messages:
+                accepted = True
+                if isinstance(message, JobClosed):
+                    closed = message.job
+                    break
+                with _interrupts_held():
+                    _show(message, results, progress, output)
     except KeyboardInterrupt:
         progress.clear()
         results.settle(0)
@@ -53,16 +50,44 @@ def watch(client: StationClient, jid: str, output: Output, *, as_json: bool, ver
     except (NotRunning, StationFailed) as error:
         progress.clear()
         results.settle(0)
-        error.hint = "; ".join(hint for hint in (error.hint, f"then: outstation jobs watch {jid}") if hint)
-        error.what = f"{error.what}; job {jid} is not lost"
+        if accepted:
+            error.what = f"{error.what}; job {jid} is not lost"
+            error.hint = "   then   ".join(hint for hint in (error.hint, f"outstation jobs watch {jid}") if hint)
         raise
     progress.clear()
-    results.settle(0)
-    raise NotRunning(
-        f"the station went away before job {jid} was closed; the job is not lost",
-        error_id="station.gone",
-        hint=f"outstation jobs watch {jid}",
-    )
+    results.settle(0 if closed is None else closed.expected)
+    if closed is None:
+        raise NotRunning(
+            f"the station went away before job {jid} was closed; the job is not lost",
+            error_id="station.gone",
+            hint=f"outstation jobs watch {jid}",
+        )
+    return summarise(closed, output, as_json=as_json)
+
+
+def _show(message: JobSeen | OutcomeView | Progress, results: Results, progress: ProgressLine, output: Output) -> None:
+    if isinstance(message, OutcomeView):
+        if not results.holds(message):
+            progress.clear()
+        results.add(message)
+        output.flush()
+        return
+    where = message.job if isinstance(message, JobSeen) else message
+    if results.due(where.expected):
+        progress.clear()
+        results.settle(where.expected)
+        output.flush()
+    progress.show(where)
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Let Ctrl-C wait until what is being printed is whole: a line torn in the middle would be printed again."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def ways_back(jid: str) -> list[str]:

@@ -123,7 +123,8 @@ class Enrollment(Part):
         if not candidates:
             raise NotFound(
                 f"no key of site {site!r} waits to be accepted",
-                found=", ".join(sorted({f"{entry.site} ({entry.state})" for entry in self._keys.values()})) or "no keys",
+                found=", ".join(sorted({f"{entry.site} ({entry.state})" for entry in self._keys.values()}))
+                or "no keys",
                 hint="outstation keys list",
             )
         if len(candidates) > 1:

@@ -79,9 +79,7 @@ class Registry(Part):
 
     name: ClassVar[str] = "registry"
 
-    def __init__(
-        self, *, site: str, writer: Writer, reader: Reader, bus: Bus, metrics: Metrics, clock: Clock
-    ) -> None:
+    def __init__(self, *, site: str, writer: Writer, reader: Reader, bus: Bus, metrics: Metrics, clock: Clock) -> None:
         self._site = site
         self._writer = writer
         self._reader = reader
@@ -111,7 +109,16 @@ class Registry(Part):
         now = self._clock.monotonic()
         for site, device_id, link, place, agent, grains, present, first_seen, last_seen, revision in rows:
             device = Device(
-                site, device_id, link, place, agent, decode_value(grains), bool(present), first_seen, last_seen, revision
+                site,
+                device_id,
+                link,
+                place,
+                agent,
+                decode_value(grains),
+                bool(present),
+                first_seen,
+                last_seen,
+                revision,
             )
             self._revision = max(self._revision, revision)
             if site == self._site:
@@ -142,9 +149,7 @@ class Registry(Part):
         if known is None:
             if len(self._own) >= limits.DEVICES_PER_STATION:
                 raise Refused("registry_full", f"{limits.DEVICES_PER_STATION} devices are known here")
-            known = Device(
-                self._site, device, link, self._next_place, hello.agent, hello.grains, False, wall, wall, 0
-            )
+            known = Device(self._site, device, link, self._next_place, hello.agent, hello.grains, False, wall, wall, 0)
             self._next_place += 1
             self._own[device] = known
         elif known.place is None:
@@ -374,5 +379,3 @@ class Registry(Part):
 
 def _nobody(device: str) -> None:
     """Until somebody asks to be told."""
-
-

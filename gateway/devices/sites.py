@@ -18,6 +18,11 @@ from gateway.store.writer import Statement, StoreFailed, Writer
 
 log = logging.getLogger(__name__)
 
+_PUT_POSITION = (
+    "INSERT INTO sites (site, epoch, confirmed, revision) VALUES (?, ?, ?, ?) ON CONFLICT (site) DO UPDATE"
+    " SET epoch=excluded.epoch, confirmed=excluded.confirmed, revision=excluded.revision"
+)
+
 
 @dataclass
 class Site:
@@ -78,11 +83,7 @@ class SiteBook(Part):
 
     def position_statement(self, site: str, epoch: str, confirmed: int, revision: int) -> Statement:
         """The statement that puts a site's position on disk, to be committed with what it stands for."""
-        return (
-            "INSERT INTO sites (site, epoch, confirmed, revision) VALUES (?, ?, ?, ?) ON CONFLICT (site) DO UPDATE"
-            " SET epoch=excluded.epoch, confirmed=excluded.confirmed, revision=excluded.revision",
-            [(site, epoch, confirmed, revision)],
-        )
+        return (_PUT_POSITION, [(site, epoch, confirmed, revision)])
 
     async def site_up(self, site: str, release: str, address: str) -> None:
         """A site is welcome and connected."""

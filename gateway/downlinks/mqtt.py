@@ -124,9 +124,7 @@ class MqttDownlink(Part):
         try:
             if len(names) > 1 and len(names) > present * MOST:
                 places = (self._registry.own_device(name) for name in names)
-                bits = bitmap.pack(
-                    device.place for device in places if device is not None and device.place is not None
-                )
+                bits = bitmap.pack(device.place for device in places if device is not None and device.place is not None)
                 await self._link.publish(group, encode(message(bits)))
                 self._metrics.add("mqtt_broadcasts")
             else:

@@ -214,9 +214,7 @@ class Acceptance:
 
     async def _put_on_disk(self, opened: OpenJob, expected: Expectation, remaining: float) -> None:
         job, wall = opened.job, self._clock.wall()
-        manifest = pages(
-            job.jid, self._site, expected.ids(), self._registry.revision, final=not opened.branches
-        )
+        manifest = pages(job.jid, self._site, expected.ids(), self._registry.revision, final=not opened.branches)
         ended = [
             OutcomeRecord(
                 jid=job.jid,

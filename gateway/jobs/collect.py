@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 UNCOMMITTED = 20_000
 """Returns held in memory while the disk is busy; beyond it the downlink waits, and the broker behind it."""
 
-CONFIRM_SECONDS = 0.5
+CONFIRM_SECONDS = 2.0
 RETRY_SECONDS = 1.0
 
 
@@ -203,7 +203,8 @@ class Collection(Part):
         late = []
         for record in stray:
             rows = await self._reader.rows(
-                "SELECT outcome FROM outcomes WHERE jid = ? AND site = ? AND device = ?", (record.jid, self._site, record.id)
+                "SELECT outcome FROM outcomes WHERE jid = ? AND site = ? AND device = ?",
+                (record.jid, self._site, record.id),
             )
             if not rows:
                 self._metrics.refused("mqtt", "unexpected_return", record.id, f"job {record.jid}")

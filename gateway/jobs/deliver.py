@@ -137,8 +137,8 @@ class Delivery(Part):
         # A floor under the next look: what is due now is done now, and whatever happens meanwhile lowers it again.
         opened.look_at = now + 60.0
         looks = [await self._look_at_devices(opened, terms, now)]
-        for branch in list(opened.branches.values()):
-            looks.append(await self._look_at_site(opened, branch, terms, now))
+        branches = list(opened.branches.values())
+        looks += [await self._look_at_site(opened, branch, terms, now) for branch in branches]
         opened.look_at = min(opened.look_at, soonest(*looks))
         if opened.all_ended:
             await self._closing.check(opened)

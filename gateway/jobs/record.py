@@ -13,11 +13,12 @@ from gateway.store.writer import Statement
 
 # The site's own word takes the place of a master's guess about a dark site, and of nothing else.
 _PUT = (
-    "INSERT INTO outcomes (jid, site, device, link, fun, outcome, retcode, value, why, seen, ended, duration, executions)"
+    "INSERT INTO outcomes"
+    " (jid, site, device, link, fun, outcome, retcode, value, why, seen, ended, duration, executions)"
     " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (jid, site, device) DO UPDATE SET link=excluded.link,"
     " outcome=excluded.outcome, retcode=excluded.retcode, value=excluded.value, why=excluded.why, seen=excluded.seen,"
     " ended=excluded.ended, duration=excluded.duration, executions=excluded.executions"
-    f" WHERE outcomes.outcome = '{Outcome.SITE_DARK}' AND excluded.outcome <> '{Outcome.SITE_DARK}'"
+    " WHERE outcomes.outcome = 'site_dark' AND excluded.outcome <> 'site_dark'"
 )
 
 

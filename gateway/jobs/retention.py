@@ -13,7 +13,14 @@ from gateway.store.writer import StoreFailed, Writer
 log = logging.getLogger(__name__)
 
 EVERY_SECONDS = 600.0
-_OLD = "IN (SELECT jid FROM jobs WHERE closed IS NOT NULL AND closed < ? AND deadline < ?)"
+_OLD = "(SELECT jid FROM jobs WHERE closed IS NOT NULL AND closed < ? AND deadline < ?)"
+_PRUNE = (
+    f"DELETE FROM outcomes WHERE jid IN {_OLD}",  # noqa: S608 - the text is a constant of this file
+    f"DELETE FROM manifests WHERE jid IN {_OLD}",  # noqa: S608 - likewise
+    f"DELETE FROM deliveries WHERE jid IN {_OLD}",  # noqa: S608 - likewise
+    f"DELETE FROM job_sites WHERE jid IN {_OLD}",  # noqa: S608 - likewise
+    "DELETE FROM jobs WHERE closed IS NOT NULL AND closed < ? AND deadline < ?",
+)
 
 
 class Retention(Part):
@@ -34,9 +41,8 @@ class Retention(Part):
         while True:
             now = self._clock.wall()
             row = (now - self._keep_seconds, now)
-            tables = ("outcomes", "manifests", "deliveries", "job_sites", "jobs")
             try:
-                await self._writer.commit([(f"DELETE FROM {table} WHERE jid {_OLD}", [row]) for table in tables])
+                await self._writer.commit([(statement, [row]) for statement in _PRUNE])
             except StoreFailed as error:
                 log.error("old jobs not pruned error=%s", error.found)
             await asyncio.sleep(EVERY_SECONDS)

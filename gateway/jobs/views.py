@@ -128,7 +128,9 @@ class JobViews:
         )
         answered = {
             row[0]
-            for row in await self._reader.rows("SELECT DISTINCT link FROM manifests WHERE jid = ? AND page >= 0", (jid,))
+            for row in await self._reader.rows(
+                "SELECT DISTINCT link FROM manifests WHERE jid = ? AND page >= 0", (jid,)
+            )
         }
         return [
             {
@@ -142,7 +144,6 @@ class JobViews:
             }
             for site, count, dark in rows
         ]
-
 
 
 def _definition(job: Job, origin: str, accepted: float, closed: float | None, cancelled: bool) -> dict[str, Any]:

@@ -121,7 +121,7 @@ class Inbox:
         for sequence, body in items:
             try:
                 item = decode_item(body)
-                await self._check(site, item, known, batch)
+                await self._check(site, item, known)
             except Refused as refusal:
                 # It will never be acceptable: it is counted here, and the sequence goes on without it.
                 self._metrics.refused("uplink", refusal.reason, site, refusal.detail)
@@ -144,7 +144,7 @@ class Inbox:
                 batch.passed_on.append((type(item).__name__.lower(), body))
         return batch
 
-    async def _check(self, site: str, item: Item, known: dict[str, bool], batch: _Batch) -> None:
+    async def _check(self, site: str, item: Item, known: dict[str, bool]) -> None:
         """Refuse what this site may not say, and what makes no sense. Raises ``Refused``."""
         if isinstance(item, Event):
             return
@@ -183,9 +183,7 @@ class Inbox:
 
     def _statements(self, batch: _Batch) -> list[Statement]:
         wall, monotonic = self._clock.wall(), self._clock.monotonic()
-        answered = [
-            (BranchState.ANSWERED.value, page.jid, batch.site) for _, page in batch.pages if page.final
-        ]
+        answered = [(BranchState.ANSWERED.value, page.jid, batch.site) for _, page in batch.pages if page.final]
         closed = [(BranchState.CLOSED.value, close.jid, batch.site) for close in batch.closes]
         return [
             (
@@ -263,7 +261,9 @@ class Inbox:
         touched[close.jid] = opened
         if branch.awaiting:
             # The site's last word leaves devices without an outcome: that must never be silence.
-            self._metrics.refused("uplink", "close_incomplete", site, f"job {close.jid}: {len(branch.awaiting)} missing")
+            self._metrics.refused(
+                "uplink", "close_incomplete", site, f"job {close.jid}: {len(branch.awaiting)} missing"
+            )
             records = [
                 OutcomeRecord(
                     jid=close.jid,
@@ -286,4 +286,3 @@ class Inbox:
             branch.awaiting.clear()
         branch.state = BranchState.CLOSED
         await self._closing.answered(opened)
-

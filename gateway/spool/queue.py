@@ -17,7 +17,7 @@ _ADD = "INSERT INTO spool (kind, body) VALUES (?, ?)"
 
 
 class Spool:
-    """Implements ``upstream.ports.Outgoing``. On a station without masters it keeps nothing, for nobody would take it."""
+    """Implements ``upstream.ports.Outgoing``. On a station without masters it keeps nothing: nobody would take it."""
 
     def __init__(self, writer: Writer, reader: Reader, epoch: str, *, enabled: bool) -> None:
         self._writer = writer

@@ -66,7 +66,9 @@ class Writer(Part):
 
     async def commit(self, statements: Sequence[Statement]) -> None:
         """Return when the statements are on disk. Raises ``StoreFailed`` when they are not and will not be."""
-        unit = _Unit([statement for statement in statements if statement[1]], asyncio.get_running_loop().create_future())
+        unit = _Unit(
+            [statement for statement in statements if statement[1]], asyncio.get_running_loop().create_future()
+        )
         if not unit.statements:
             return
         self._waiting.append(unit)

@@ -56,6 +56,9 @@ def job(**changed: Any) -> Fields:
         "run_limit": 3600.0,
         "state": "closed",
         "cancelled": False,
+        "accepted": ISSUED,
+        "closed": ISSUED + 2,
+        "last_outcome": ISSUED + 1,
         "expected": 1,
         "counts": {"ok": 1},
         "waiting": {"queued": 0, "delivered": 0, "running": 0},
@@ -119,6 +122,7 @@ class _Server(socketserver.ThreadingUnixStreamServer):
     daemon_threads = True
     block_on_close = False
     request_queue_size = 16
+    api: ApiDouble
 
 
 class ApiDouble:
@@ -133,6 +137,7 @@ class ApiDouble:
         self.sites: list[Fields] = []
         self.keys: list[Fields] = []
         self.events: list[Fields] = []
+        self.hold_events = False
         self.findings: list[Fields] = []
         self.station: Fields = {"role": "master", "name": "master-1", "version": "0.1.0", "uplink": None}
         self.refusals: dict[str, tuple[int, Fields | bytes]] = {}
@@ -143,12 +148,8 @@ class ApiDouble:
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Self:
-        double = self
-
-        class Request(_Request):
-            api = double
-
-        self._server = _Server(str(self.path), Request)
+        self._server = _Server(str(self.path), _Request)
+        self._server.api = self
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
         self._thread.start()
         return self
@@ -180,8 +181,12 @@ class ApiDouble:
 class _Request(BaseHTTPRequestHandler):
     """One request to the double."""
 
-    api: ApiDouble
     protocol_version = "HTTP/1.1"
+
+    @property
+    def api(self) -> ApiDouble:
+        assert isinstance(self.server, _Server)
+        return self.server.api
 
     def address_string(self) -> str:
         return "unix"
@@ -189,21 +194,14 @@ class _Request(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is the library's
         """Say nothing: the test reads ``requests``."""
 
-    def do_GET(self) -> None:  # noqa: N802 - the name is the library's
+    def do_GET(self) -> None:
         path, query, _ = self._received()
+        if path in self.api.refusals:
+            self._refuse(path)
+            return
         match path.strip("/").split("/"):
-            case [_, *_] if path in self.api.refusals:
-                self._refuse(path)
-            case ["jobs"]:
-                wanted = [view for view in self.api.jobs if query.get("state") in {None, view["state"]}]
-                self._answer({"jobs": wanted[: int(query["limit"])]})
-            case ["jobs", jid]:
-                self._one("job", [view for view in self.api.jobs if view["jid"] == jid])
-            case ["jobs", _, "outcomes"]:
-                wanted = [view for view in self.api.outcomes if query.get("outcome") in {None, view["outcome"]}]
-                self._page("outcomes", wanted, query)
-            case ["jobs", _, "watch"]:
-                self._stream(self.api.stream)
+            case ["jobs", *rest]:
+                self._get_jobs(rest, query)
             case ["devices"]:
                 self._page("devices", [view for view in self.api.devices if _meant(view, query)], query)
             case ["devices", device]:
@@ -219,7 +217,8 @@ class _Request(BaseHTTPRequestHandler):
             case ["keys"]:
                 self._answer({"station": {"public_key": "k" * 40, "fingerprint": "own"}, "keys": self.api.keys})
             case ["events"]:
-                self._stream([event for event in self.api.events if fnmatchcase(event["tag"], query["tag"])])
+                meant = [event for event in self.api.events if fnmatchcase(event["tag"], query["tag"])]
+                self._stream([*meant, Act.HOLD] if self.api.hold_events else meant)
             case ["check"]:
                 self._answer({"findings": self.api.findings})
             case ["station"]:
@@ -227,11 +226,27 @@ class _Request(BaseHTTPRequestHandler):
             case _:
                 self._one("page", [])
 
-    def do_POST(self) -> None:  # noqa: N802 - the name is the library's
+    def _get_jobs(self, rest: Sequence[str], query: Mapping[str, str]) -> None:
+        match rest:
+            case []:
+                wanted = [view for view in self.api.jobs if query.get("state") in {None, view["state"]}]
+                self._answer({"jobs": wanted[: int(query["limit"])]})
+            case [jid]:
+                self._one("job", [view for view in self.api.jobs if view["jid"] == jid])
+            case [_, "outcomes"]:
+                wanted = [view for view in self.api.outcomes if query.get("outcome") in {None, view["outcome"]}]
+                self._page("outcomes", wanted, query)
+            case [_, "watch"]:
+                self._stream(self.api.stream)
+            case _:
+                self._one("page", [])
+
+    def do_POST(self) -> None:
         path, _, body = self._received()
+        if path in self.api.refusals:
+            self._refuse(path)
+            return
         match path.strip("/").split("/"):
-            case [_, *_] if path in self.api.refusals:
-                self._refuse(path)
             case ["jobs"]:
                 wanted = {key: value for key, value in (body or {}).items() if key in self.api.jobs[0]}
                 self._answer({**self.api.jobs[0], "state": "open", **wanted, "run_limit": 3600.0}, 201)

@@ -11,17 +11,19 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from device_agent.lean_mqtt import encode_connect
 from device_agent.mqtt import BrokerAddress
 from device_agent.protocol import limits
 from tests.peers.waiting import until
 
 SETTINGS = """\
 listener {port} 127.0.0.1
+listener 0 {unix_socket}
 allow_anonymous true
 persistence false
 max_queued_messages 0
 max_inflight_messages 0
-message_size_limit {message_bytes}
+max_packet_size {message_bytes}
 set_tcp_nodelay true
 log_type error
 log_type warning
@@ -49,8 +51,9 @@ def free_port() -> int:
 class Broker:
     """One mosquitto process at a time, always at the same address."""
 
-    def __init__(self, folder: Path, message_bytes: int = limits.MESSAGE_BYTES + 512) -> None:
+    def __init__(self, folder: Path, message_bytes: int = limits.MESSAGE_BYTES + 1024) -> None:
         self.address = BrokerAddress("127.0.0.1", free_port())
+        self.unix_socket = folder / "mqtt"
         self.log = folder / "mosquitto.log"
         self._settings = folder / "mosquitto.conf"
         self._message_bytes = message_bytes
@@ -58,7 +61,9 @@ class Broker:
 
     async def start(self) -> None:
         """Start it, and return when it accepts connections."""
-        settings = SETTINGS.format(port=self.address.port, message_bytes=self._message_bytes, log=self.log)
+        settings = SETTINGS.format(
+            port=self.address.port, unix_socket=self.unix_socket, message_bytes=self._message_bytes, log=self.log
+        )
         if Path("/proc/self").stat().st_uid == 0:
             # As root mosquitto would become the user mosquitto, who cannot write its log in a test's folder.
             settings = f"user root\n{settings}"
@@ -86,13 +91,18 @@ class Broker:
     async def _accepts(self) -> bool:
         assert self._process is not None
         assert self._process.returncode is None, f"mosquitto ended: {self.log.read_text() if self.log.exists() else ''}"
+        # Its answer proves that its loop runs: before that it listens already, and loses a SIGTERM.
         try:
-            _, writer = await asyncio.open_connection(self.address.host, self.address.port)
+            reader, writer = await asyncio.open_connection(self.address.host, self.address.port)
         except OSError:
             return False
-        writer.close()
-        await writer.wait_closed()
-        return True
+        try:
+            writer.write(encode_connect("probe", 10))
+            async with asyncio.timeout(10):
+                return await reader.read(4) == b"\x20\x02\x00\x00"
+        finally:
+            writer.close()
+            await writer.wait_closed()
 
 
 @asynccontextmanager

@@ -98,13 +98,14 @@ class Shell:
         finally:
             os.close(theirs)
         screen = b""
-        with process, open(ours, "rb", buffering=0) as terminal:
-            while piece := _read(terminal.fileno()):
+        with process:
+            while piece := _read(ours):
                 screen += piece
                 if interrupt_when is not None and interrupt_when.encode() in screen:
                     os.kill(process.pid, signal.SIGINT)
                     interrupt_when = None
             process.wait(PROCESS_SECONDS)
+        os.close(ours)
         return Finished(process.returncode, screen.decode())
 
 

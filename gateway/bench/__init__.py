@@ -1,0 +1,1 @@
+"""Benchmarks: the whole system beside a lean reference, in one run."""

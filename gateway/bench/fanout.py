@@ -1,0 +1,301 @@
+"""``bench fanout``: one job to many devices, whole system and lean reference, same broker and same devices.
+
+Ours is measured by the master itself: from the moment its API takes the job to the moment it closes it, which is after
+the last return is committed there. The reference publishes the very message a gateway would, and counts answers on a
+raw socket; meanwhile the gateway is stopped, so that nobody else is served. Both are measured after one round of
+warming up, once every process has become quiet.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+import time
+from dataclasses import dataclass
+
+import msgspec
+
+from device_agent.clock import Clock
+from device_agent.errors import EXIT_OK, StationFailed
+from device_agent.protocol import bitmap, limits, topics
+from device_agent.protocol.jid import JidMaker
+from device_agent.protocol.messages import Confirm, Deliver, Job, encode
+from device_agent.swarm import allow_open_files
+from gateway.bench.collector import Collector
+from gateway.bench.figures import Measured, Used, middle, record, show
+from gateway.bench.usage import Usage, cpu_seconds, usages
+from gateway.broker.mosquitto import find_mosquitto, settings_text
+from gateway.cli.client import StationClient
+from gateway.cli.output import Output, standard_output
+from gateway.cli.text import safe
+from gateway.rehearsal import Rehearsal, free_port
+
+BENCH = "fanout"
+FUNCTION = "test.ping"
+HOST = "127.0.0.1"
+MASTER = "central"
+SITE = "bench"
+MEANING = {
+    "ours": "from the API taking the job to the last return on the master's disk",
+    "reference": "a bare publisher and collector with the same broker and the same devices",
+}
+
+BROKER_SECONDS = 10.0
+KEY_SECONDS = 30.0
+PRESENT_SECONDS = 60.0
+PRESENT_SECONDS_PER_DEVICE = 0.02
+JOB_SECONDS = 120.0
+QUIET_SECONDS = 60.0
+
+LOOK_SECONDS = 0.1
+"""Between two looks whether the job is closed. The master stamps the close itself, so this adds nothing to the time;
+its count of open jobs is in memory, so a look costs it a millisecond, and no listener makes it build events."""
+
+QUIET_WINDOW_SECONDS = 0.8
+"""Longer than a gateway waits before it confirms returns: what belongs to one job must not fall into the next."""
+
+QUIET_CPU_SHARE = 0.15
+"""Of one core, for all processes together: ten thousand devices that only watch their clocks take less."""
+
+OK_ON_THE_WIRE = b"\xa7outcome\xa2ok"
+"""The field of a return that says ok, in msgpack."""
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """What the benchmark waits for at a station."""
+
+    present: int
+    jobs_open: int
+    spool_pending: int
+
+
+class Times(msgspec.Struct, frozen=True):
+    """When a job was taken and closed, by the master's clock, and what became of it."""
+
+    issued: float
+    closed: float | None
+    counts: dict[str, int]
+
+
+class Witness(StationClient):
+    """Asks a station for no more than a benchmark has to know."""
+
+    def standing(self) -> Standing:
+        """How the station stands."""
+        return self._ask("GET", "/station", Standing)
+
+    def times(self, jid: str) -> Times:
+        """When a job was taken and closed."""
+        return self._ask("GET", f"/jobs/{jid}", Times)
+
+
+@dataclass(frozen=True)
+class Timed:
+    """Seconds of one measurement, and what each process used meanwhile."""
+
+    seconds: float
+    used: dict[str, Usage]
+
+
+class Fanout:
+    """The system under measurement, in its rehearsal."""
+
+    def __init__(self, rehearsal: Rehearsal, devices: int, output: Output) -> None:
+        self._rehearsal = rehearsal
+        self._devices = devices
+        self._output = output
+        self._clock = Clock()
+        self._jids = JidMaker()
+        self._port = 0
+        self._master = Witness(rehearsal.socket_of(MASTER))
+        self._gateway = Witness(rehearsal.socket_of(SITE))
+
+    def start(self) -> None:
+        """Start everything, and wait until every device is present at the master."""
+        self._say("starting a broker, a master and a gateway")
+        self._start_broker()
+        master = self._rehearsal.start_master(MASTER)
+        broker = {"mode": "external", "host": HOST, "port": self._port}
+        self._rehearsal.start_gateway(SITE, master, broker)
+        self._rehearsal.wait_until(
+            lambda: any(key.site == SITE for key in master.keys().keys), KEY_SECONDS, "the gateway has shown its key"
+        )
+        master.decide_key(SITE, "accept", None)
+        self._rehearsal.start_swarm(self._devices, SITE, self._port)
+        self._wait_present()
+
+    def repeat(self) -> Measured:
+        """Measure ours and the reference once each. Raises ``StationFailed`` when any answer is missing."""
+        if SITE not in self._rehearsal.children:
+            self._say("starting the gateway again")
+            self._rehearsal.restart_gateway(SITE)
+            self._wait_present()
+        self._say("measuring the whole system")
+        self._job()
+        ours = self._job()
+        self._say("measuring the reference")
+        # It would be served the answers too. It goes once it has confirmed all returns, so that none are sent again.
+        self._wait_quiet()
+        self._rehearsal.stop(SITE)
+        reference = self._reference()
+        return Measured(self._devices, ours.seconds, reference.seconds, _processes(ours.used, reference.used))
+
+    def show_logs(self) -> None:
+        """The end of every log, for the figure that is not there."""
+        self.clear()
+        for child in self._rehearsal.children.values():
+            self._output.note((f"--- {_shown(child.name)}", "bold"))
+            for line in child.log_tail().splitlines():
+                self._output.note(safe(line))
+
+    def clear(self) -> None:
+        """Wipe the line of progress."""
+        if self._output.error_on_terminal:
+            self._output.clear_status_line()
+
+    def _start_broker(self) -> None:
+        program = find_mosquitto()
+        if program is None:
+            raise StationFailed("mosquitto is not installed", error_id="bench.no_broker", hint="apt install mosquitto")
+        self._port = free_port()
+        settings = self._rehearsal.folder / "mosquitto.conf"
+        settings.write_text(settings_text(HOST, self._port), encoding="utf-8")
+        self._rehearsal.start("mosquitto", [program, "-c", str(settings)])
+        self._rehearsal.wait_until(lambda: _accepts(HOST, self._port), BROKER_SECONDS, "the broker accepts connections")
+
+    def _wait_present(self) -> None:
+        def present() -> bool:
+            time.sleep(LOOK_SECONDS)
+            here, there = self._gateway.standing(), self._master.standing()
+            self._say(f"{there.present:,} of {self._devices:,} devices are present at the master")
+            return here.present == there.present == self._devices and not here.spool_pending
+
+        seconds = PRESENT_SECONDS + PRESENT_SECONDS_PER_DEVICE * self._devices
+        self._rehearsal.wait_until(present, seconds, f"{self._devices} devices are present at the master")
+
+    def _wait_quiet(self, *others: int) -> None:
+        """Wait until what was done before is over in every process."""
+        pids = [*self._pids().values(), *others]
+
+        def quiet() -> bool:
+            before = sum(map(cpu_seconds, pids))
+            time.sleep(QUIET_WINDOW_SECONDS)
+            return sum(map(cpu_seconds, pids)) - before < QUIET_CPU_SHARE * QUIET_WINDOW_SECONDS
+
+        self._rehearsal.wait_until(quiet, QUIET_SECONDS, "every process is quiet")
+
+    def _job(self) -> Timed:
+        """One job through the whole system."""
+        self._wait_quiet()
+        pids = self._pids()
+        before = usages(pids)
+        jid = self._master.create_job({"tgt": "*", "fun": FUNCTION}).jid
+
+        def closed() -> bool:
+            time.sleep(LOOK_SECONDS)
+            return not self._master.standing().jobs_open and self._master.times(jid).closed is not None
+
+        self._rehearsal.wait_until(closed, JOB_SECONDS, f"job {jid} is closed")
+        used = _since(before, usages(pids))
+        times = self._master.times(jid)
+        assert times.closed is not None
+        if times.counts != {"ok": self._devices}:
+            raise StationFailed(
+                "not every device answered ok, so there is no figure",
+                error_id="bench.incomplete",
+                where=f"job {jid}",
+                found=", ".join(f"{count} {outcome}" for outcome, count in times.counts.items()) or "no outcome",
+                allowed=f"{self._devices} ok",
+            )
+        return Timed(times.closed - times.issued, used)
+
+    def _reference(self) -> Timed:
+        """The same message published by the reference, and the same answers counted."""
+        where = (topics.device_up(SITE, "+", "ret"), topics.group_job(SITE), topics.group_ack(SITE))
+        with Collector(HOST, self._port, *where) as collector:
+            self._reference_round(collector)
+            return self._reference_round(collector)
+
+    def _reference_round(self, collector: Collector) -> Timed:
+        self._wait_quiet(collector.pid)
+        pids = {**self._pids(), "reference": collector.pid}
+        jid, payload, acknowledge = self._as_published()
+        before = usages(pids)
+        seconds = collector.round(payload, acknowledge, self._devices, [jid.encode(), OK_ON_THE_WIRE])
+        return Timed(seconds, _since(before, usages(pids)))
+
+    def _as_published(self) -> tuple[str, bytes, bytes]:
+        """A fresh job's jid, and what a gateway publishes for it: the job to every device, and the confirmation."""
+        now = self._clock.wall()
+        seconds = limits.JOB_EXPIRY_SECONDS
+        job = Job(jid=self._jids.next(now), tgt="*", fun=FUNCTION, user="bench", issued=now, expires=now + seconds)
+        # Places are given from 0 on, and these are the only devices this site ever had.
+        everyone = bitmap.pack(range(self._devices))
+        return job.jid, encode(Deliver(encode(job), seconds, everyone)), encode(Confirm([job.jid], everyone))
+
+    def _pids(self) -> dict[str, int]:
+        return {_shown(name): child.process.pid for name, child in self._rehearsal.children.items()}
+
+    def _say(self, words: str) -> None:
+        if self._output.error_on_terminal:
+            self._output.status_line([(words, "dim")])
+
+
+def main(devices: int, repeat: int, as_json: bool) -> int:
+    """Run the benchmark; the exit status. Raises ``StationFailed`` when any answer is missing."""
+    output = standard_output()
+    allow_open_files(devices)
+    # Stop what was started, also when the benchmark itself is told to stop.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    params = {"devices": devices, "repeat": repeat, "function": FUNCTION}
+    repeats: list[Measured] = []
+    with Rehearsal() as rehearsal:
+        fanout = Fanout(rehearsal, devices, output)
+        try:
+            fanout.start()
+            for number in range(1, repeat + 1):
+                repeats.append(fanout.repeat())
+                if as_json:
+                    output.json(record(BENCH, params, repeats[-1], median=False, number=number))
+                    output.flush()
+        except StationFailed as error:
+            if error.error_id.startswith("bench."):
+                # What the rehearsal itself gives up on comes with the logs already.
+                fanout.show_logs()
+            raise
+        finally:
+            fanout.clear()
+    if as_json:
+        output.json(record(BENCH, params, middle(repeats), median=True))
+    else:
+        times = "once" if repeat == 1 else f"{repeat} times"
+        show(output, f"one {FUNCTION} to {devices:,} devices, {times}, every answer ok", MEANING, repeats)
+    return EXIT_OK
+
+
+def _accepts(host: str, port: int) -> bool:
+    try:
+        socket.create_connection((host, port), timeout=1.0).close()
+    except OSError:
+        return False
+    return True
+
+
+def _shown(name: str) -> str:
+    return {MASTER: "master", SITE: "gateway"}.get(name, name)
+
+
+def _since(before: dict[str, Usage], after: dict[str, Usage]) -> dict[str, Usage]:
+    return {name: usage.since(before[name]) for name, usage in after.items()}
+
+
+def _processes(ours: dict[str, Usage], reference: dict[str, Usage]) -> dict[str, Used]:
+    """What each process used; the gateway has no part in the second measurement, the reference none in the first."""
+    return {
+        name: Used(
+            ours[name].cpu_seconds if name in ours else None,
+            reference[name].cpu_seconds if name in reference else None,
+            max(found[name].peak_rss_bytes for found in (ours, reference) if name in found),
+        )
+        for name in sorted({*ours, *reference}, key=["master", "gateway", "mosquitto", "swarm", "reference"].index)
+    }

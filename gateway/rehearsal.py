@@ -1,0 +1,178 @@
+"""A whole system as child processes in a temporary folder, on loopback: for the demo and for benchmarks.
+
+It starts the same programs with the same settings files an operator would write, and talks to them through the same
+socket. It does not judge what they do.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from device_agent.errors import NotRunning, StationFailed
+from gateway.cli.client import StationClient
+
+READY_SECONDS = 30.0
+STOP_SECONDS = 20.0
+PROBE_SECONDS = 0.02
+LOG_TAIL = 2000
+
+
+@dataclass
+class Child:
+    """A process of the rehearsal and where it writes its log."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def log_tail(self) -> str:
+        """The end of its log."""
+        return self.log.read_text(encoding="utf-8", errors="replace")[-LOG_TAIL:]
+
+
+class Rehearsal:
+    """Starts, finds and stops the processes. Leaving the context stops all of them, last started first."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="outstation-"))
+        self.children: dict[str, Child] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for name in reversed(list(self.children)):
+            self.stop(name)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def start_master(self, name: str) -> StationClient:
+        """Start a master on a port the kernel chooses; returns when it answers."""
+        settings = {
+            "name": name,
+            "state_dir": str(self.folder / name),
+            "socket": str(self.socket_of(name)),
+            "sites": {"listen": "tcp://127.0.0.1:*"},
+        }
+        self.start(name, ["master", "run", "--config", self._write(name, settings)])
+        return self._answering(name)
+
+    def start_gateway(self, name: str, master: StationClient, broker: Mapping[str, Any]) -> StationClient:
+        """Start a gateway below a master; returns when it answers, which is before its key is accepted."""
+        station = master.station()
+        settings = {
+            "name": name,
+            "state_dir": str(self.folder / name),
+            "socket": str(self.socket_of(name)),
+            "masters": [{"address": station.listen, "key": station.public_key}],
+            "broker": dict(broker),
+        }
+        self._write(name, settings)
+        return self.restart_gateway(name)
+
+    def restart_gateway(self, name: str) -> StationClient:
+        """Start a gateway again with the settings it had."""
+        self.start(name, ["gateway", "run", "--config", str(self.folder / f"{name}.yaml")])
+        return self._answering(name)
+
+    def start_agent(self, name: str, site: str, port: int, grains: Mapping[str, Any]) -> Child:
+        """Start a real agent as a process of its own."""
+        settings = {
+            "id": name,
+            "site": site,
+            "broker": {"port": port},
+            "state_dir": str(self.folder / name),
+            "grains": dict(grains),
+        }
+        return self.start(name, ["agent", "run", "--config", self._write(name, settings)])
+
+    def start_swarm(self, devices: int, site: str, port: int) -> Child:
+        """Start many agents in one process; its report is ``swarm.json`` in the folder."""
+        report = str(self.folder / "swarm.json")
+        words = ["swarm", "--devices", str(devices), "--site", site, "--port", str(port), "--report", report]
+        return self.start("swarm", words)
+
+    def start(self, name: str, words: Sequence[str]) -> Child:
+        """Start ``outstation`` with these words, or another program when the first word is a path."""
+        command = list(words) if words[0].startswith("/") else [*program(), *words]
+        log = self.folder / f"{name}.log"
+        with log.open("ab") as file:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file)
+        self.children[name] = Child(name, process, log)
+        return self.children[name]
+
+    def stop(self, name: str, number: signal.Signals = signal.SIGTERM) -> int:
+        """Stop one process; returns its exit status."""
+        child = self.children.pop(name)
+        child.process.send_signal(number)
+        try:
+            return child.process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            child.process.kill()
+            return child.process.wait(STOP_SECONDS)
+
+    def socket_of(self, name: str) -> Path:
+        """A station's socket."""
+        return self.folder / f"{name}.sock"
+
+    def wait_until(self, probe: Callable[[], bool], seconds: float, what: str) -> None:
+        """Return when the probe is true. Raises ``StationFailed`` when time is up or a process has ended by itself."""
+        deadline = time.monotonic() + seconds
+        while True:
+            for child in self.children.values():
+                if child.process.poll() is not None:
+                    raise StationFailed(
+                        f"{child.name} ended by itself with status {child.process.returncode}",
+                        found=child.log_tail().strip() or "nothing in its log",
+                    )
+            if probe():
+                return
+            if time.monotonic() > deadline:
+                raise StationFailed(f"gave up after {seconds:.0f} s waiting until {what}", found=self._tails())
+            time.sleep(PROBE_SECONDS)
+
+    def _answering(self, name: str) -> StationClient:
+        client = StationClient(self.socket_of(name))
+
+        def answers() -> bool:
+            try:
+                return client.station().name == name
+            except NotRunning:
+                return False
+
+        self.wait_until(answers, READY_SECONDS, f"{name} answers")
+        return client
+
+    def _write(self, name: str, settings: Mapping[str, Any]) -> str:
+        path = self.folder / f"{name}.yaml"
+        # JSON is YAML too, and needs no second library here.
+        path.write_text(json.dumps(settings, indent=2), encoding="utf-8")
+        return str(path)
+
+    def _tails(self) -> str:
+        return "\n".join(f"--- {child.name}\n{child.log_tail()}" for child in self.children.values())
+
+
+def program() -> list[str]:
+    """The command that runs ``outstation`` with this interpreter."""
+    return [sys.executable, "-m", "gateway.cli.main"]
+
+
+def free_port() -> int:
+    """A TCP port on loopback that nobody uses at this moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,271 @@
+"""device_agent/host.py and grains.py, on the machine the test runs on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import uvloop
+
+from device_agent import host as host_module
+from device_agent.grains import local_grains
+from device_agent.host import Host, LocalHost
+from device_agent.protocol import limits
+from device_agent.protocol.messages import check_plain, encode_value
+from tests.peers.waiting import until
+
+HOST = LocalHost({"os": "Debian"})
+
+
+def children() -> list[psutil.Process]:
+    """Processes of this one that have not been reaped."""
+    return psutil.Process().children(recursive=True)
+
+
+def alive(pid_file: Path) -> bool:
+    """Whether the process that wrote its number there still runs."""
+    pid = int(pid_file.read_text())
+    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+
+
+async def test_a_command_gives_both_streams_and_its_return_code() -> None:
+    completed = await HOST.run("echo out; echo err >&2; exit 3", shell=True)
+    assert (completed.stdout, completed.stderr, completed.returncode) == (b"out\n", b"err\n", 3)
+    assert not completed.timed_out
+    assert completed.truncated == 0
+
+
+async def test_words_reach_a_command_unchanged_when_there_is_no_shell() -> None:
+    assert (await HOST.run(["echo", "$HOME", "a  b", "*"])).stdout == b"$HOME a  b *\n"
+    assert (await HOST.run("echo '$HOME' a\\ b")).stdout == b"$HOME a b\n"
+
+
+async def test_words_given_to_a_shell_stay_words() -> None:
+    assert (await HOST.run(["echo", "a  b;", "$HOME"], shell=True)).stdout == b"a  b; $HOME\n"
+
+
+async def test_input_folder_and_environment_reach_the_command(tmp_path: Path) -> None:
+    completed = await HOST.run(
+        'cat; pwd; echo "$WORD"; test -n "$PATH"', shell=True, stdin=b"in\n", cwd=str(tmp_path), env={"WORD": "said"}
+    )
+    assert completed.stdout.decode().splitlines() == ["in", str(tmp_path.resolve()), "said"]
+    assert completed.returncode == 0
+
+
+async def test_without_input_a_command_reads_an_end_and_not_a_terminal() -> None:
+    async with asyncio.timeout(10):
+        assert (await HOST.run(["cat"])).stdout == b""
+
+
+async def test_more_input_than_a_pipe_holds_reaches_the_command() -> None:
+    body = os.urandom(1_000_000)
+    completed = await HOST.run(["wc", "-c"], stdin=body)
+    assert completed.stdout.strip() == b"1000000"
+
+
+async def test_a_command_that_does_not_read_its_input_still_ends() -> None:
+    async with asyncio.timeout(10):
+        assert (await HOST.run(["true"], stdin=b"x" * 1_000_000)).returncode == 0
+
+
+async def test_output_past_the_limit_is_counted_and_not_kept() -> None:
+    program = "import sys; sys.stdout.write('a' * 3_000_000); sys.stderr.write('b' * 10)"
+    completed = await HOST.run([sys.executable, "-c", program], output_limit=1000)
+    assert completed.stdout == b"a" * 1000
+    assert completed.stderr == b"b" * 10
+    assert completed.truncated == 2_999_000
+
+
+async def test_a_signal_is_a_negative_return_code() -> None:
+    assert (await HOST.run("kill -TERM $$", shell=True)).returncode == -signal.SIGTERM
+
+
+async def test_a_command_that_cannot_start_raises(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        await HOST.run(["there-is-no-such-program"])
+    with pytest.raises(FileNotFoundError):
+        await HOST.run(["true"], cwd=str(tmp_path / "absent"))
+    with pytest.raises(PermissionError):
+        await HOST.run([str(tmp_path)])
+    with pytest.raises(ValueError, match="empty"):
+        await HOST.run("  ")
+    with pytest.raises(ValueError, match="null"):
+        await HOST.run(["echo", "\0"])
+    assert not children()
+
+
+TWO_GENERATIONS = "sleep 1000 & echo $! > child; echo started; wait"
+
+
+async def test_after_its_time_limit_a_command_and_its_children_are_dead(tmp_path: Path) -> None:
+    completed = await HOST.run(TWO_GENERATIONS, shell=True, cwd=str(tmp_path), timeout=0.3)
+    assert completed.timed_out
+    assert completed.stdout == b"started\n"
+    assert completed.returncode == -signal.SIGKILL
+    await until(lambda: not alive(tmp_path / "child"), what="the child to be dead")
+    assert not children()
+
+
+async def test_a_cancelled_caller_leaves_nothing_running(tmp_path: Path) -> None:
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(HOST.run(TWO_GENERATIONS, shell=True, cwd=str(tmp_path)))
+        await until(lambda: (tmp_path / "child").exists() and (tmp_path / "child").read_text().strip())
+        task.cancel()
+    assert task.cancelled()
+    await until(lambda: not alive(tmp_path / "child"), what="the child to be dead")
+    assert not children()
+
+
+async def cancel_at_every_step() -> None:
+    for steps in range(12):
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(HOST.run("sleep 1000 & sleep 1000", shell=True))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            task.cancel()
+        assert task.cancelled()
+    await until(lambda: not children(), what="every process to be reaped")
+
+
+async def test_a_caller_cancelled_at_any_step_of_the_start_leaves_nothing_running() -> None:
+    await cancel_at_every_step()
+
+
+def test_the_loop_of_a_station_keeps_the_same_promise() -> None:
+    uvloop.run(cancel_at_every_step())
+
+
+async def test_a_caller_cancelled_twice_leaves_nothing_running() -> None:
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(HOST.run("sleep 1000", shell=True))
+        await until(children)
+        task.cancel()
+        await asyncio.sleep(0)
+        task.cancel()
+    assert task.cancelled()
+    await until(lambda: not children(), what="every process to be reaped")
+
+
+async def test_what_keeps_the_output_open_is_killed_after_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host_module, "PIPE_SECONDS", 0.05)
+    completed = await HOST.run("sleep 1000 & echo $! > child; echo done", shell=True, cwd=str(tmp_path))
+    assert (completed.stdout, completed.returncode) == (b"done\n", 0)
+    await until(lambda: not alive(tmp_path / "child"), what="the child to be dead")
+
+
+async def test_what_let_go_of_the_output_stays_after_the_command(tmp_path: Path) -> None:
+    completed = await HOST.run("sleep 1000 >/dev/null 2>&1 & echo $! > child", shell=True, cwd=str(tmp_path))
+    try:
+        assert completed.returncode == 0
+        assert alive(tmp_path / "child")
+    finally:
+        os.kill(int((tmp_path / "child").read_text()), signal.SIGKILL)
+
+
+async def test_a_kernel_that_cannot_tell_of_an_end_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_such_call(_pid: int, _flags: int = 0) -> int:
+        raise OSError("function not implemented")
+
+    monkeypatch.setattr(os, "pidfd_open", no_such_call)
+    monkeypatch.setattr(host_module, "POLL_SECONDS", 0.001)
+    assert (await HOST.run("echo x; exit 4", shell=True)).returncode == 4
+    assert (await HOST.run(["sleep", "1000"], timeout=0.05)).timed_out
+    assert not children()
+
+
+async def test_no_pipe_stays_open() -> None:
+    await HOST.run(["true"])
+    before = set(os.listdir("/proc/self/fd"))
+    for _ in range(5):
+        await HOST.run("echo x", shell=True, stdin=b"y")
+        await HOST.run(["sleep", "1000"], timeout=0.01)
+    assert len(set(os.listdir("/proc/self/fd"))) == len(before)
+
+
+def test_the_local_host_is_a_host() -> None:
+    host: Host = HOST
+    assert host.grains == {"os": "Debian"}
+
+
+def test_a_machine_reports_its_facts_under_salts_names() -> None:
+    grains = local_grains("cam-1")
+    assert grains["id"] == "cam-1"
+    uname = os.uname()
+    assert (grains["kernel"], grains["kernelrelease"], grains["cpuarch"]) == (
+        uname.sysname,
+        uname.release,
+        uname.machine,
+    )
+    assert (grains["nodename"], grains["host"]) == (uname.nodename, uname.nodename.split(".")[0])
+    assert grains["num_cpus"] >= 1
+    assert grains["mem_total"] == pytest.approx(psutil.virtual_memory().total / 2**20, abs=1)
+    assert grains["ip4_interfaces"]["lo"] == ["127.0.0.1"]
+    assert "127.0.0.1" in grains["ipv4"]
+    check_plain(grains)
+    assert len(encode_value(grains)) <= limits.GRAINS_BYTES
+
+
+def files(root: Path, contents: dict[str, str]) -> Path:
+    for name, text in contents.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return root
+
+
+def test_the_distribution_is_named_as_in_salt(tmp_path: Path) -> None:
+    release = 'PRETTY_NAME="Debian GNU/Linux 12"\nNAME="Debian GNU/Linux"\nVERSION_ID="12"\nID=debian\n# end\n'
+    root = files(
+        tmp_path,
+        {
+            "etc/os-release": release + "VERSION_CODENAME=bookworm\n",
+            "proc/meminfo": "MemTotal:       2048000 kB\nMemFree: 1 kB\nSwapTotal:  1024 kB\n",
+            "etc/machine-id": "0123456789abcdef0123456789abcdef\n",
+            "proc/net/if_inet6": "00000000000000000000000000000001 01 80 10 80       lo\n",
+        },
+    )
+    grains = local_grains("cam-1", root)
+    assert {
+        key: grains[key] for key in ("os", "os_family", "osfullname", "osrelease", "osmajorrelease", "oscodename")
+    } == {
+        "os": "Debian",
+        "os_family": "Debian",
+        "osfullname": "Debian GNU/Linux",
+        "osrelease": "12",
+        "osmajorrelease": 12,
+        "oscodename": "bookworm",
+    }
+    assert (grains["mem_total"], grains["swap_total"]) == (2000, 1)
+    assert grains["machine_id"] == "0123456789abcdef0123456789abcdef"
+    assert grains["ip6_interfaces"] == {"lo": ["::1"]}
+    assert grains["ipv6"] == ["::1"]
+
+
+@pytest.mark.parametrize(
+    ("release", "system", "family"),
+    [
+        ("ID=raspbian\nID_LIKE=debian\nNAME='Raspbian GNU/Linux'\n", "Raspbian", "Debian"),
+        ("ID=rocky\nID_LIKE='rhel centos fedora'\nNAME='Rocky Linux'\n", "Rocky", "RedHat"),
+        ("ID=camera-os\nNAME='CamOS Linux'\n", "CamOS", "CamOS"),
+        ("", "Linux", "Linux"),
+        ("\x00\nnonsense\n==\n", "Linux", "Linux"),
+    ],
+)
+def test_a_distribution_nobody_listed_still_has_a_name(tmp_path: Path, release: str, system: str, family: str) -> None:
+    grains = local_grains("cam-1", files(tmp_path, {"etc/os-release": release}))
+    assert (grains["os"], grains["os_family"]) == (system, family)
+
+
+def test_a_machine_without_any_file_reports_what_it_knows(tmp_path: Path) -> None:
+    grains: dict[str, Any] = local_grains("cam-1", tmp_path)
+    assert grains["os"] == "Linux"
+    assert not {"mem_total", "swap_total", "machine_id", "osmajorrelease"} & grains.keys()
+    assert grains["ipv6"] == []

@@ -1,0 +1,141 @@
+"""gateway/cli/run.py."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+import pytest
+
+from gateway.cli.run import user_name
+from tests.peers.api_double import JID, ApiDouble, outcome, watched
+from tests.unit.gateway.cli.conftest import Shell
+
+PING = ("run", "*", "test.ping")
+
+
+def asked(api: ApiDouble) -> dict[str, Any]:
+    ((_, body),) = api.asked("POST", "/jobs")
+    assert body is not None
+    return body
+
+
+def test_a_job_is_asked_for_and_watched(api: ApiDouble, shell: Shell) -> None:
+    finished = shell.run(*PING)
+    assert (finished.status, finished.out) == (0, "cam-0001\tok\ttrue\n")
+    assert finished.error == f"jid {JID}: 1 expected: 1 ok\n"
+    wanted = asked(api)
+    assert isinstance(wanted.pop("user"), str)
+    assert wanted == {
+        "tgt": "*",
+        "tgt_type": "glob",
+        "fun": "test.ping",
+        "arg": [],
+        "kwarg": {},
+        "late": "drop",
+        "expires_seconds": None,
+        "run_limit": None,
+    }
+
+
+def test_arguments_and_options_reach_the_station(api: ApiDouble, shell: Shell) -> None:
+    line = ["run", "-G", "os:Deb*", "test.echo", "3", "{a: [x]}", "timeout=5", "--late", "run", "--expires", "2h"]
+    assert shell.here(*line, "--limit", "90s", "--json", "--", "-1", "--json").status == 0
+    wanted = asked(api)
+    assert (wanted["tgt"], wanted["tgt_type"], wanted["fun"]) == ("os:Deb*", "grain", "test.echo")
+    assert wanted["arg"] == [3, {"a": ["x"]}, -1, "--json"]
+    assert wanted["kwarg"] == {"timeout": 5}
+    assert (wanted["late"], wanted["expires_seconds"], wanted["run_limit"]) == ("run", 7200, 90)
+
+
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [
+        ([], "glob"),
+        (["-C"], "compound"),
+        (["-E"], "pcre"),
+        (["-L"], "list"),
+        (["-G"], "grain"),
+        (["--target-type", "compound"], "compound"),
+        (["-C", "--target-type", "compound"], "compound"),
+    ],
+)
+def test_targets_have_salts_letters(api: ApiDouble, shell: Shell, options: list[str], kind: str) -> None:
+    assert shell.here("run", *options, "x", "test.ping").status == 0
+    assert asked(api)["tgt_type"] == kind
+
+
+def test_detach_prints_the_jid_alone_and_how_to_come_back(api: ApiDouble, shell: Shell) -> None:
+    finished = shell.here(*PING, "--detach")
+    assert (finished.status, finished.out) == (0, f"{JID}\n")
+    assert f"outstation jobs watch {JID}" in finished.error
+    assert not api.asked("GET", f"/jobs/{JID}/watch")
+
+
+def test_detach_with_json_prints_the_job(api: ApiDouble, shell: Shell) -> None:
+    shown = json.loads(shell.here(*PING, "--detach", "--json").out)
+    assert (shown["type"], shown["jid"], shown["state"]) == ("job", JID, "open")
+
+
+@pytest.mark.parametrize(
+    ("line", "error"),
+    [
+        (["*", "ping"], "invalid value for FUNCTION: a function is module.function, as in test.ping; found 'ping'"),
+        (["*", "a.b.c"], "invalid value for FUNCTION: a function is module.function, as in test.ping; found 'a.b.c'"),
+        (["*", "test.ping", "a=1", "a=2"], "invalid value for ARG: the argument a is given twice"),
+        (
+            ["*", "test.ping", "--expires", "5"],
+            "invalid value for --expires: a length of time is written like 30s, 5m, 2h or 1d; found '5'",
+        ),
+        (
+            ["*", "test.ping", "--limit", "x"],
+            "invalid value for --limit: a length of time is written like 30s, 5m, 2h or 1d; found 'x'",
+        ),
+        (["-G", "-E", "*", "test.ping"], "invalid value for TARGET: a target is of one kind, found grain and pcre"),
+        (["*", "test.ping", "--late", "never"], "invalid value for '--late': 'never' is not one of 'drop', 'run'"),
+        (["*"], "missing argument 'FUNCTION'"),
+    ],
+)
+def test_a_mistake_is_one_line_and_the_right_usage(api: ApiDouble, shell: Shell, line: list[str], error: str) -> None:
+    finished = shell.here("run", *line)
+    assert (finished.status, finished.out) == (2, "")
+    assert finished.error.splitlines() == [
+        f"error: {error}",
+        "usage: outstation run [OPTION]… TARGET FUNCTION [ARG|NAME=VALUE]…",
+        "help:  outstation run --help",
+    ]
+    assert not api.requests
+
+
+def test_a_refusal_by_policy_has_its_lines_and_its_status(api: ApiDouble, shell: Shell) -> None:
+    facts = {"id": "policy.fun", "what": "this site does not run it", "found": "cmd.run", "allowed": "test.*"}
+    api.refusals["/jobs"] = (403, {"error": facts})
+    finished = shell.here("run", "*", "cmd.run", "ls")
+    assert (finished.status, finished.out) == (8, "")
+    assert finished.error == "error: this site does not run it\n  found:   cmd.run\n  allowed: test.*\n"
+
+
+def test_every_outcome_but_ok_is_a_failure(api: ApiDouble, shell: Shell) -> None:
+    for name in ("failed", "refused", "expired", "unreachable", "timed_out", "unknown", "cancelled", "site_dark"):
+        api.stream = watched([outcome("cam-1"), outcome("cam-2", outcome=name, value=None)])
+        assert shell.here(*PING).status == 1, name
+
+
+def test_who_asks_is_written_as_salt_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setenv("SUDO_USER", "alice")
+    assert user_name() == "sudo_alice"
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setenv("LOGNAME", "bob")
+    assert user_name() == "bob"
+
+
+def test_a_user_without_a_name_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nameless() -> str:
+        raise KeyError("getpwuid(): uid not found: 1234")
+
+    monkeypatch.delenv("SUDO_USER", raising=False)
+    monkeypatch.setattr("getpass.getuser", nameless)
+    monkeypatch.setattr(os, "getuid", lambda: 1234)
+    assert user_name() == "uid-1234"
