@@ -13,13 +13,12 @@ from gateway.store.writer import StoreFailed, Writer
 log = logging.getLogger(__name__)
 
 EVERY_SECONDS = 600.0
-_OLD = "(SELECT jid FROM jobs WHERE closed IS NOT NULL AND closed < ? AND deadline < ?)"
 _PRUNE = (
-    f"DELETE FROM outcomes WHERE jid IN {_OLD}",  # noqa: S608 - the text is a constant of this file
-    f"DELETE FROM manifests WHERE jid IN {_OLD}",  # noqa: S608 - likewise
-    f"DELETE FROM deliveries WHERE jid IN {_OLD}",  # noqa: S608 - likewise
-    f"DELETE FROM job_sites WHERE jid IN {_OLD}",  # noqa: S608 - likewise
-    "DELETE FROM jobs WHERE closed IS NOT NULL AND closed < ? AND deadline < ?",
+    "DELETE FROM outcomes WHERE jid IN (SELECT jid FROM jobs WHERE closed < ? AND deadline < ?)",
+    "DELETE FROM manifests WHERE jid IN (SELECT jid FROM jobs WHERE closed < ? AND deadline < ?)",
+    "DELETE FROM deliveries WHERE jid IN (SELECT jid FROM jobs WHERE closed < ? AND deadline < ?)",
+    "DELETE FROM job_sites WHERE jid IN (SELECT jid FROM jobs WHERE closed < ? AND deadline < ?)",
+    "DELETE FROM jobs WHERE closed < ? AND deadline < ?",
 )
 
 

@@ -10,7 +10,9 @@ LONGEST_FILE = 400
 LONGEST_FUNCTION = 80
 
 # "path" or "path:function" -> why it may be longer.
-ALLOWED: dict[str, str] = {}
+ALLOWED: dict[str, str] = {
+    "gateway/rooms.py:__init__": "wiring: one line for each thing each room is given, in the order they need each other",
+}
 
 
 def too_long() -> dict[str, int]:

@@ -133,3 +133,11 @@ def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytes
     for name in ("OUTSTATION_SOCKET", "TERM"):
         monkeypatch.setenv(name, session.environment[name])
     return session
+
+
+@pytest.fixture(autouse=True)
+def ctrl_c_is_heard() -> Iterator[None]:
+    """A shell starts what it runs in the background deaf to Ctrl-C, and that is handed down to our processes."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

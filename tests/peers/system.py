@@ -1,0 +1,308 @@
+"""A whole system of real processes for a test: stations, devices, and the command line that speaks to them.
+
+It is the rehearsal of the product with more than one of each, stations that come back where they were, and questions.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from device_agent.errors import NotRunning
+from gateway.cli.client import StationClient, UnixConnection
+from gateway.cli.views import JobView, OutcomeView
+from gateway.rehearsal import Child, Rehearsal, free_port, program
+
+SECONDS = 60.0
+"""How long a test waits for anything; it says nothing about how long it takes."""
+
+ECHO_SECONDS = 0.3
+ROOT = Path(__file__).resolve().parents[2]
+
+Fields = dict[str, Any]
+Found = TypeVar("Found")
+
+
+def processes(text: str) -> list[str]:
+    """Command lines of the processes of this machine that have this text in them."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            words = (entry / "cmdline").read_bytes() if entry.name.isdigit() else b""
+        except OSError:
+            continue
+        if text.encode() in words:
+            found.append(words.replace(b"\0", b" ").decode(errors="replace"))
+    return found
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A command that has ended."""
+
+    status: int
+    out: str
+    error: str
+
+    def json(self, kind: str) -> list[Fields]:
+        """The JSON lines of this type."""
+        return [line for line in map(json.loads, self.out.splitlines()) if line["type"] == kind]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A closed job with every outcome."""
+
+    job: JobView
+    outcomes: list[OutcomeView] = field(default_factory=list)
+
+    def by_device(self) -> dict[str, OutcomeView]:
+        """The outcomes by device, of which there may be only one each."""
+        found = {outcome.id: outcome for outcome in self.outcomes}
+        assert len(found) == len(self.outcomes)
+        return found
+
+    def words(self) -> dict[str, str]:
+        """How it ended on each device."""
+        return {device: outcome.outcome for device, outcome in self.by_device().items()}
+
+
+class System(Rehearsal):
+    """Stations by the name of their child process; a station's own name is the same unless its settings say another."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stations: dict[str, StationClient] = {}
+        self.ports: dict[str, int] = {}
+        """Brokers by site."""
+        self._roles: dict[str, str] = {}
+        self._settings: dict[str, Fields] = {}
+
+    # --- stations ------------------------------------------------------------------------------------------------
+
+    def add_master(self, name: str = "central", **settings: Any) -> StationClient:
+        """A master that listens where it will listen again after a restart."""
+        listen = f"tcp://127.0.0.1:{free_port()}"
+        return self.add_station(name, "master", {"sites": {"listen": listen}, **settings})
+
+    def add_gateway(self, name: str, *above: str, **settings: Any) -> StationClient:
+        """A gateway below these stations, with a broker of its own unless its settings name another."""
+        self.ports[name] = settings.get("broker", {}).get("port") or free_port()
+        given = {
+            "masters": [self.address(station) for station in above],
+            "uplink": {"echo_seconds": ECHO_SECONDS},
+            "broker": {"port": self.ports[name]},
+            **settings,
+        }
+        return self.add_station(name, "gateway", given)
+
+    def add_relay(self, name: str, *above: str, **settings: Any) -> StationClient:
+        """A gateway that has sites as well."""
+        return self.add_gateway(name, *above, sites={"listen": f"tcp://127.0.0.1:{free_port()}"}, **settings)
+
+    def add_station(self, name: str, role: str, settings: Mapping[str, Any]) -> StationClient:
+        """Any station; returns when it answers."""
+        self._roles[name] = role
+        self._settings[name] = {
+            "name": name,
+            "state_dir": str(self.folder / name),
+            "socket": str(self.socket_of(name)),
+            **settings,
+        }
+        return self.restart(name)
+
+    def restart(self, name: str) -> StationClient:
+        """Start a station where it was; returns when it answers."""
+        self.launch(name)
+        client = self.stations[name] = StationClient(self.socket_of(name))
+
+        def answers() -> bool:
+            try:
+                return bool(client.station().name)
+            except NotRunning:
+                return False
+
+        self.until(answers, f"{name} answers")
+        return client
+
+    def launch(self, name: str) -> Child:
+        """Start a station's process and do not wait for it."""
+        path = self._write(name, self._settings[name])
+        return self.start(name, [self._roles[name], "run", "--config", path])
+
+    def change(self, name: str, **settings: Any) -> None:
+        """Write other settings for a station, which are read at its next start or SIGHUP."""
+        self._settings[name].update(settings)
+        self._write(name, self._settings[name])
+
+    def address(self, name: str) -> Fields:
+        """A station with sites, as an entry of ``masters:``."""
+        return {"address": self._settings[name]["sites"]["listen"], "key": self.stations[name].station().public_key}
+
+    def kill(self, name: str) -> None:
+        """SIGKILL: nothing of it has a chance to say or write anything."""
+        assert self.stop(name, signal.SIGKILL) == -signal.SIGKILL
+
+    def join(self, site: str, above: str = "central") -> None:
+        """Accept a site's key, and wait until it is connected."""
+        client = self.stations[above]
+        self.until(
+            lambda: any((key.site, key.state) == (site, "pending") for key in client.keys().keys), f"{site} asks to join"
+        )
+        client.decide_key(site, "accept", None)
+        self.connected(site, above)
+
+    def connected(self, site: str, above: str = "central") -> None:
+        """Wait until a station has its site."""
+        self.until(lambda: self.site_state(site, above), f"{above} has {site}")
+
+    def site_state(self, site: str, above: str = "central") -> bool:
+        """Whether a site is connected."""
+        return any(view.site == site and view.connected for view in self.stations[above].sites())
+
+    # --- devices -------------------------------------------------------------------------------------------------
+
+    def add_swarm(self, devices: int, site: str, *, prefix: str = "cam-", name: str = "swarm") -> list[str]:
+        """Many devices in one process; returns their ids."""
+        words = ["--devices", str(devices), "--site", site, "--port", str(self.ports[site]), "--prefix", prefix]
+        self.start(name, ["swarm", *words, "--report", str(self.folder / f"{name}.json")])
+        return [f"{prefix}{number:05d}" for number in range(devices)]
+
+    def add_agent(self, name: str, site: str, **grains: Any) -> Child:
+        """A real agent."""
+        return self.start_agent(name, site, self.ports[site], grains)
+
+    def present(self, count: int, *stations: str) -> None:
+        """Wait until each of these stations (all, if none is named) knows exactly so many devices that are here."""
+        for name in stations or self.stations:
+            self.until(lambda: self.stations[name].station().present == count, f"{name} knows {count} devices")  # noqa: B023 - called at once
+
+    def report(self, name: str = "swarm") -> Fields:
+        """What the devices of a swarm counted, as of now."""
+        path = self.folder / f"{name}.json"
+        path.unlink(missing_ok=True)
+        self.children[name].process.send_signal(signal.SIGUSR1)
+        self.until(path.exists, f"{name} has written its report")
+        report: Fields = json.loads(path.read_text())
+        return report
+
+    # --- jobs ----------------------------------------------------------------------------------------------------
+
+    def issue(self, station: str, tgt: str, fun: str, *arg: Any, **given: Any) -> str:
+        """Give a station a job; its jid."""
+        return self.stations[station].create_job({"tgt": tgt, "fun": fun, "arg": list(arg), **given}).jid
+
+    def job(self, station: str, jid: str) -> JobView:
+        """A job as a station sees it."""
+        return self.stations[station].job(jid)
+
+    def ended(self, station: str, jid: str) -> Ended:
+        """Wait until a job is closed on a station; the job with its outcomes."""
+        client = self.stations[station]
+        self.until(lambda: client.job(jid).state == "closed", f"job {jid} is closed on {station}")
+        return Ended(client.job(jid), list(client.outcomes(jid)))
+
+    def command(self, *words: str, station: str = "central", status: int | None = None) -> Finished:
+        """Run ``outstation`` with these words, as somebody at that station."""
+        done = subprocess.run(
+            [*program(), *words],
+            env={**os.environ, "OUTSTATION_SOCKET": str(self.socket_of(station)), "NO_COLOR": "1"},
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=SECONDS,
+            text=True,
+            check=False,
+        )
+        assert "Traceback" not in done.stderr, done.stderr
+        assert status is None or done.returncode == status, done
+        return Finished(done.returncode, done.stdout, done.stderr)
+
+    # --- questions -----------------------------------------------------------------------------------------------
+
+    def until(self, probe: Callable[[], object], what: str) -> None:
+        """Wait until the probe's answer is true. Fails when a process of the system ends by itself."""
+        self.wait_until(lambda: bool(probe()), SECONDS, what)
+
+    def ask(
+        self, station: str, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
+    ) -> tuple[int, bytes]:
+        """One raw request to a station's API: the HTTP status and the body."""
+        with closing(UnixConnection(self.socket_of(station), SECONDS)) as connection:
+            connection.request(method, path, body=body, headers=dict(headers or {}))
+            with connection.getresponse() as response:
+                return response.status, response.read()
+
+    def view(self, station: str, path: str = "/station") -> Fields:
+        """An answer of a station's API as it is."""
+        status, body = self.ask(station, "GET", path)
+        assert status == 200, body
+        answer: Fields = json.loads(body)
+        return answer
+
+    def refusals(self, station: str) -> Counter[tuple[str, str]]:
+        """What a station refused so far, by link and reason."""
+        found: Counter[tuple[str, str]] = Counter()
+        for line in self.ask(station, "GET", "/metrics")[1].decode().splitlines():
+            name, _, count = line.rpartition(" ")
+            if name.startswith("outstation_refused_total{"):
+                link, reason = (word.partition("=")[2].strip('"') for word in name[:-1].partition("{")[2].split(","))
+                found[link, reason] = int(count)
+        return found
+
+    def log(self, name: str) -> str:
+        """Everything a process wrote, in all its lives."""
+        return (self.folder / f"{name}.log").read_text(encoding="utf-8", errors="replace")
+
+
+def assert_exactly_once(ended: Ended, devices: Iterable[str], outcome: str = "ok") -> None:
+    """Every device has one outcome, this one; nobody is missing, nobody is counted twice."""
+    wanted = sorted(devices)
+    assert sorted(record.id for record in ended.outcomes) == wanted
+    assert ended.job.expected == len(wanted)
+    assert ended.job.counts == {outcome: len(wanted)}
+    assert {record.outcome for record in ended.outcomes} == {outcome}
+
+
+def assert_executed_once(report: Fields, jid: str, devices: int) -> None:
+    """Every device of a swarm counted one execution of this job."""
+    assert report["executed"][jid] == {"devices": devices, "executions": devices, "most": 1}
+
+
+@contextmanager
+def whole_system() -> Iterator[System]:
+    """A system, and the certainty that nothing of it stays."""
+    with System() as system:
+        yield system
+        crashes = [name for name in system.children if "Traceback" in system.log(name)]
+        assert not crashes, "\n".join(system.log(name)[-4000:] for name in crashes)
+    assert processes(str(system.folder)) == []
+
+
+@pytest.fixture
+def system() -> Iterator[System]:
+    """A system for one test."""
+    with whole_system() as started:
+        yield started
+
+
+@contextmanager
+def one_site(devices: int, site: str = "lisbon", **settings: Any) -> Iterator[System]:
+    """A master, a gateway that it has accepted, and a swarm that both know."""
+    with whole_system() as started:
+        started.add_master()
+        started.add_gateway(site, "central", **settings)
+        started.join(site)
+        started.add_swarm(devices, site)
+        started.present(devices)
+        yield started
