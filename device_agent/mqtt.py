@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -26,6 +27,7 @@ log = logging.getLogger(__name__)
 
 CONNECT_SECONDS = 15.0
 PUBLISH_SECONDS = 10.0
+GOODBYE_SECONDS = 2.0
 RECONNECT_FIRST_SECONDS = 0.5
 STEADY_SECONDS = 5.0
 """A connection that lasted this long was a good one: the next attempt after it comes quickly."""
@@ -135,7 +137,10 @@ class MqttLink:
             if client is None:
                 raise NotConnected(f"not connected to the broker at {self.address}", found=self.state.last_error)
             try:
-                await client.publish(topic, payload, qos=0, timeout=PUBLISH_SECONDS)
+                async with asyncio.timeout(PUBLISH_SECONDS):
+                    await client.publish(topic, payload, qos=0)
+            except TimeoutError:
+                raise NotConnected(f"the broker at {self.address} took no message in {PUBLISH_SECONDS:g} s") from None
             except aiomqtt.MqttError as error:
                 raise NotConnected(f"the broker at {self.address} did not take a message", found=str(error)) from error
 
@@ -157,7 +162,7 @@ class MqttLink:
                 await client.__aenter__()
         except (aiomqtt.MqttError, OSError) as error:
             client.drop()
-            return str(error) or type(error).__name__
+            return str(error) or f"no answer in {CONNECT_SECONDS:g} s"
         except BaseException:
             client.drop()
             raise
@@ -175,8 +180,9 @@ class MqttLink:
             return f"{error.__cause__ or error}"
         except asyncio.CancelledError:
             self._client = None
-            with contextlib.suppress(aiomqtt.MqttError):
-                await client.__aexit__(None, None, None)
+            with contextlib.suppress(aiomqtt.MqttError, TimeoutError):
+                async with asyncio.timeout(GOODBYE_SECONDS):
+                    await client.__aexit__(None, None, None)
             raise
         finally:
             self._client = None
@@ -189,7 +195,11 @@ class MqttLink:
     async def _subscribe(self, client: _Client) -> None:
         if not self._subscriptions:
             return
-        granted = await client.subscribe([(topic, 0) for topic in self._subscriptions])
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                granted = await client.subscribe([(topic, 0) for topic in self._subscriptions])
+        except TimeoutError:
+            raise NotConnected(f"the broker granted no subscription in {CONNECT_SECONDS:g} s") from None
         codes = [code if isinstance(code, int) else code.value for code in granted]
         for topic, code in zip(self._subscriptions, codes, strict=True):
             if code >= _SUBSCRIPTION_REFUSED:
@@ -241,7 +251,9 @@ class MqttLink:
             clean_session=True,
             keepalive=self._keepalive_seconds,
             will=aiomqtt.Will(will[0], will[1], qos=0, retain=False) if will is not None else None,
-            timeout=PUBLISH_SECONDS,
+            # Without a limit of its own: it would use asyncio.wait_for, which on Python 3.11 swallows a cancellation
+            # that comes with the answer. The limits are set around the calls instead.
+            timeout=math.inf,
             max_queued_incoming_messages=self._incoming,
             queue_type=_counting_queue(self._count),
             socket_options=() if address.unix_socket else (_NO_DELAY,),
@@ -276,6 +288,9 @@ class _Client(aiomqtt.Client):
     def drop(self) -> None:
         """End whatever is left of the connection, without a goodbye; does nothing when nothing is left."""
         self._dropped = True
+        if self._connected.cancelled():
+            # A connect that took too long. The client would ask this future for its exception, which raises.
+            self._connected = self._loop.create_future()
         connection = self._client.socket()
         if isinstance(connection, socket.socket):
             with contextlib.suppress(OSError):

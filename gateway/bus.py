@@ -60,12 +60,15 @@ class Bus:
         """The statements that put events on disk here; commit them, then ``publish``."""
         return [(_KEEP, [(event.tag, encode_value(event.data), event.stamp, event.site) for event in events])]
 
-    async def fire(self, events: Sequence[Event]) -> None:
-        """Keep events of this station, spool them for the masters, and publish them. A failed commit is counted."""
+    async def fire(self, events: Sequence[Event], *, upward: bool = True) -> None:
+        """Keep events of this station, spool them for the masters, and publish them. A failed commit is counted.
+
+        Events about jobs are not ``upward``: a master makes its own from the items that tell it of the job.
+        """
         if not events:
             return
         try:
-            await self._writer.commit([*self.keeping(events), *self._spool.adding(events)])
+            await self._writer.commit([*self.keeping(events), *(self._spool.adding(events) if upward else [])])
         except StoreFailed:
             self._metrics.add("events_lost_store", len(events))
             return

@@ -113,6 +113,7 @@ class Rooms:
             bus=bus,
             metrics=metrics,
             clock=clock,
+            on_new_store=self.delivery.site_forgot,
         )
         self.facts = StationFacts(
             role=role,

@@ -181,6 +181,7 @@ def main(role: Role, config: Path) -> int:
     """Run a station until it is told to stop; returns the exit status. Raises ``ConfigInvalid``."""
     settings = settings_for(role, config)
     logging.basicConfig(stream=sys.stderr, level=settings.log_level.upper(), format=LOG_FORMAT)
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

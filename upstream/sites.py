@@ -31,6 +31,7 @@ SILENT_SECONDS = 20.0
 
 QUEUED_FRAMES = limits.BATCHES_IN_FLIGHT * 4
 QUARANTINE_HELLO_BYTES = 1024
+HELLO_EVERY_SECONDS = 1.0
 
 
 @dataclass
@@ -220,6 +221,8 @@ class Sites(Part):
             )
             raise Refused("unsupported_protocol", str(hello.protocol))
         earlier = self._peers.get(identity)
+        if earlier is not None and peer.heard - earlier.heard < HELLO_EVERY_SECONDS:
+            raise Refused("hello_too_often", f"one hello in {HELLO_EVERY_SECONDS:.0f} s on a connection")
         if earlier is not None:
             self._drop(earlier, "it said hello again")
         self._make_room()
@@ -256,31 +259,34 @@ class Sites(Part):
 
     async def _work(self, peer: Peer) -> None:
         """Commit what one site sends, in order, and confirm it; other sites do not wait for it."""
-        confirmed, revision = await self._inbox.position(peer.site, peer.epoch)
-        await self._send(peer, frames.SiteWelcome(self._station, confirmed, revision))
-        welcome = True
-        while True:
-            try:
-                if welcome:
-                    await self._watch.site_up(peer.site, peer.release, peer.address)
-                    welcome = False
+        who = f"{peer.site}@{peer.address}"
+        try:
+            confirmed, revision = await self._inbox.position(peer.site, peer.epoch)
+            await self._send(peer, frames.SiteWelcome(self._station, confirmed, revision))
+            await self._watch.site_up(peer.site, peer.release, peer.address)
+            while True:
                 frame = await peer.work.get()
-                if isinstance(frame, frames.Batch):
-                    if frame.after > confirmed:
-                        raise Refused("gap", f"items after {frame.after}, but {confirmed} is the last one here")
-                    fresh = [(sequence, item) for sequence, item in frame.items if sequence > confirmed]
-                    if fresh:
-                        confirmed = await self._inbox.commit(peer.site, peer.epoch, fresh)
-                    await self._send(peer, frames.Confirmed(peer.epoch, confirmed))
-                else:
-                    revision = await self._inbox.commit_records(peer.site, peer.epoch, frame.records)
-                    await self._send(peer, frames.RecordsConfirmed(revision))
-            except Refused as refusal:
-                self._refusals.refused("uplink", refusal.reason, f"{peer.site}@{peer.address}", refusal.detail)
-            except OutstationError as error:
-                # Not on disk, so not confirmed: the site connects again and sends it again.
-                self._refusals.refused("uplink", "not_kept", f"{peer.site}@{peer.address}", error.what)
-                self._drop(peer, "what it sent could not be kept")
+                try:
+                    if isinstance(frame, frames.Batch):
+                        confirmed = await self._commit_items(peer, frame, confirmed)
+                    else:
+                        revision = await self._inbox.commit_records(peer.site, peer.epoch, frame.records)
+                        await self._send(peer, frames.RecordsConfirmed(revision))
+                except Refused as refusal:
+                    self._refusals.refused("uplink", refusal.reason, who, refusal.detail)
+        except OutstationError as error:
+            # Not on disk, so not confirmed: the site connects again and sends it again.
+            self._refusals.refused("uplink", "not_kept", who, error.what)
+            self._drop(peer, "what it sent could not be kept")
+
+    async def _commit_items(self, peer: Peer, batch: frames.Batch, confirmed: int) -> int:
+        if batch.after > confirmed:
+            raise Refused("gap", f"items after {batch.after}, but {confirmed} is the last one here")
+        fresh = [(sequence, item) for sequence, item in batch.items if sequence > confirmed]
+        if fresh:
+            confirmed = await self._inbox.commit(peer.site, peer.epoch, fresh)
+        await self._send(peer, frames.Confirmed(peer.epoch, confirmed))
+        return confirmed
 
     async def _watch_silence(self) -> None:
         while True:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from device_agent.clock import Clock, stamp
+from device_agent.clock import Clock
 from device_agent.errors import OutstationError, PolicyRefused, Refused, StationFailed, UsageInvalid
 from device_agent.protocol import limits, tags
 from device_agent.protocol.jid import JidMaker
@@ -31,7 +31,7 @@ from gateway.devices.registry import Registry
 from gateway.jobs.close import Closing
 from gateway.jobs.expect import Expectation, expect, pages
 from gateway.jobs.open_jobs import ABOVE, LOCAL, Branch, OpenJob, OpenJobs, Waiting
-from gateway.jobs.record import outcome_statement
+from gateway.jobs.record import new_event, outcome_statement
 from gateway.metrics import Metrics
 from gateway.spool.queue import Spool
 from gateway.store.reader import Reader
@@ -195,7 +195,7 @@ class Acceptance:
         self._open_jobs.add(opened)
         self._metrics.add("jobs_accepted")
         log.info("job accepted jid=%s fun=%s origin=%s expected=%d", job.jid, job.fun, origin, opened.expected)
-        await self._bus.fire([self._bus.event(tags.job_new(job.jid), self._new_event(job, expected))])
+        await self._bus.fire([self._bus.event(tags.job_new(job.jid), new_event(job, expected.ids()))], upward=False)
         await self._closing.check(opened)
         self._kick()
 
@@ -251,16 +251,3 @@ class Acceptance:
             self._metrics.add("jobs_not_accepted_store")
             raise
         self._spool.added()
-
-    def _new_event(self, job: Job, expected: Expectation) -> dict[str, Any]:
-        return {
-            "jid": job.jid,
-            "tgt": job.tgt,
-            "tgt_type": job.tgt_type,
-            "user": job.user,
-            "fun": job.fun,
-            "arg": job.arg,
-            "minions": expected.ids()[: limits.MANIFEST_PAGE],
-            "missing": [],
-            "_stamp": stamp(job.issued),
-        }

@@ -64,7 +64,7 @@ class Closing:
         log.info("job closed jid=%s counts=%s", jid, counts)
         opened.pulse()
         event = self._bus.event(tags.job_close(jid), {"jid": jid, "fun": opened.job.fun, "counts": counts})
-        await self._bus.fire([event])
+        await self._bus.fire([event], upward=False)
 
     async def answered(self, opened: OpenJob) -> None:
         """A relay says once, when every site below has answered, that its own answer is complete."""

@@ -31,6 +31,9 @@ UNCOMMITTED = 20_000
 """Returns held in memory while the disk is busy; beyond it the downlink waits, and the broker behind it."""
 
 CONFIRM_SECONDS = 2.0
+STRAY_JOBS = 100
+"""Jobs looked up in one go for returns that nobody waits for."""
+
 RETRY_SECONDS = 1.0
 
 
@@ -201,19 +204,26 @@ class Collection(Part):
     async def _settle_stray(self, stray: list[OutcomeRecord]) -> None:
         """Returns nobody waits for: repeats are confirmed again; late ones become events; foreign ones are refused."""
         late = []
+        recorded: dict[str, dict[str, str]] = {}
         for record in stray:
-            rows = await self._reader.rows(
-                "SELECT outcome FROM outcomes WHERE jid = ? AND site = ? AND device = ?",
-                (record.jid, self._site, record.id),
-            )
-            if not rows:
+            if record.jid not in recorded:
+                if len(recorded) >= STRAY_JOBS:
+                    # A device that is in earnest says it again.
+                    self._metrics.refused("mqtt", "too_many_stray_returns", record.id, f"job {record.jid}")
+                    continue
+                rows = await self._reader.rows(
+                    "SELECT device, outcome FROM outcomes WHERE jid = ? AND site = ?", (record.jid, self._site)
+                )
+                recorded[record.jid] = dict(rows)
+            outcome = recorded[record.jid].get(record.id)
+            if outcome is None:
                 self._metrics.refused("mqtt", "unexpected_return", record.id, f"job {record.jid}")
-            elif rows[0][0] == record.outcome.value:
+            elif outcome == record.outcome.value:
                 self._metrics.add("returns_repeated")
             else:
                 self._metrics.add("returns_late")
                 event = return_event(record, None)
-                late.append(self._bus.event(event.tag, {**event.data, "late": True, "recorded": rows[0][0]}))
+                late.append(self._bus.event(event.tag, {**event.data, "late": True, "recorded": outcome}))
             self._confirm(record.jid, record.id)
         await self._bus.fire(late)
 

@@ -14,7 +14,7 @@ from device_agent.parts import Part
 from device_agent.protocol import limits
 from device_agent.protocol.links import Downlink
 from device_agent.protocol.messages import Manifest, OutcomeRecord, encode_value
-from device_agent.protocol.outcomes import State
+from device_agent.protocol.outcomes import Outcome, State
 from device_agent.protocol.targeting import compile_target
 from gateway.devices.registry import Registry
 from gateway.devices.sites import SiteBook
@@ -86,6 +86,14 @@ class Delivery(Part):
         for opened in self._open_jobs:
             if site in opened.branches:
                 await self._offer(opened, opened.branches[site])
+
+    async def site_forgot(self, site: str) -> None:
+        """A site is back with a new store: what it knew of the jobs it had answered is lost with the old one."""
+        verdict = Verdict(Outcome.UNKNOWN, "the site lost its store after it took the job")
+        for opened in self._open_jobs:
+            branch = opened.branches.get(site)
+            if branch is not None and branch.state is BranchState.ANSWERED:
+                await self._end_site(opened, branch, verdict)
 
     async def cancel(self, jid: str) -> None:
         """Stop a job from starting where it has not started. Raises ``NotFound`` when no such job is open."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from device_agent.clock import stamp
-from device_agent.protocol import tags
+from device_agent.protocol import limits, tags
 from device_agent.protocol.messages import Event, Job, OutcomeRecord, encode_value
 from device_agent.protocol.outcomes import Outcome
 from gateway.store.writer import Statement
@@ -45,6 +45,21 @@ def outcome_statement(records: Iterable[OutcomeRecord], link: str) -> Statement:
             for record in records
         ],
     )
+
+
+def new_event(job: Job, ids: Sequence[str]) -> dict[str, Any]:
+    """The data of ``salt/job/<jid>/new``; as many of the expected ids as a manifest page holds."""
+    return {
+        "jid": job.jid,
+        "tgt": job.tgt,
+        "tgt_type": job.tgt_type,
+        "user": job.user,
+        "fun": job.fun,
+        "arg": job.arg,
+        "minions": list(ids[: limits.MANIFEST_PAGE]),
+        "missing": [],
+        "_stamp": stamp(job.issued),
+    }
 
 
 def return_event(record: OutcomeRecord, job: Job | None) -> Event:

@@ -7,12 +7,14 @@ itself (a relay), and the site's position: all of it or nothing. Implements ``up
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 import msgspec
 
 from device_agent.clock import Clock
 from device_agent.errors import Refused
+from device_agent.protocol import tags
 from device_agent.protocol.messages import (
     Close,
     Event,
@@ -34,7 +36,7 @@ from gateway.jobs.close import Closing
 from gateway.jobs.deliver import SET_BRANCH
 from gateway.jobs.expect import digest
 from gateway.jobs.open_jobs import Branch, BranchState, OpenJob, OpenJobs
-from gateway.jobs.record import outcome_statement, return_event
+from gateway.jobs.record import new_event, outcome_statement, return_event
 from gateway.metrics import Metrics
 from gateway.spool.queue import Spool
 from gateway.store.reader import Reader
@@ -73,6 +75,7 @@ class Inbox:
         bus: Bus,
         metrics: Metrics,
         clock: Clock,
+        on_new_store: Callable[[str], Awaitable[None]],
     ) -> None:
         self._open_jobs = open_jobs
         self._registry = registry
@@ -84,11 +87,17 @@ class Inbox:
         self._bus = bus
         self._metrics = metrics
         self._clock = clock
+        self._on_new_store = on_new_store
 
     async def position(self, site: str, epoch: str) -> tuple[int, int]:
         """Where this site's spool and registry go on; a new epoch (a new store) starts at 0."""
         entry = self._site_book.get(site)
-        return (entry.confirmed, entry.revision) if entry.epoch == epoch else (0, 0)
+        if entry.epoch == epoch:
+            return entry.confirmed, entry.revision
+        if entry.epoch:
+            log.warning("the site has a new store site=%s epoch=%s", site, epoch)
+            await self._on_new_store(site)
+        return 0, 0
 
     async def commit_records(self, site: str, epoch: str, records: list[DeviceRecord]) -> int:
         """Put registry rows on disk with the site's revision."""
@@ -210,6 +219,8 @@ class Inbox:
     async def _tell(self, batch: _Batch) -> None:
         for opened in batch.jobs:
             self._open_jobs.add(opened)
+            event = self._bus.event(tags.job_new(opened.job.jid), new_event(opened.job, []))
+            await self._bus.fire([event], upward=False)
         touched: dict[str, OpenJob] = {}
         for _, page in batch.pages:
             self._take_page(batch.site, page, touched)

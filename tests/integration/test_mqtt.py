@@ -33,7 +33,7 @@ class Ear:
         self.losses = 0
         self.wills = 0
         self.greet = True
-        given: dict[str, Any] = {"on_message": self.hear, "will": self.will, **fields}
+        given: dict[str, Any] = {"on_message": self.hear, "will": self.will, "name": name, **fields}
         self.link = MqttLink(
             address,
             name,
@@ -212,7 +212,7 @@ async def server(answer: Callable[[asyncio.StreamWriter], None]) -> AsyncIterato
 
 
 async def test_a_server_that_never_answers_costs_no_socket(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mqtt, "PUBLISH_SECONDS", 0.05)
+    monkeypatch.setattr(mqtt, "CONNECT_SECONDS", 0.05)
     monkeypatch.setattr(mqtt, "RECONNECT_FIRST_SECONDS", 0.01)
     async with server(lambda writer: None) as (address, seen), asyncio.TaskGroup() as group:
         ear = Ear(address, "ear")
@@ -228,7 +228,7 @@ async def test_a_server_that_never_answers_costs_no_socket(monkeypatch: pytest.M
 async def test_a_server_that_speaks_nonsense_is_only_another_failure(
     noise: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mqtt, "PUBLISH_SECONDS", 0.2)
+    monkeypatch.setattr(mqtt, "CONNECT_SECONDS", 0.2)
     monkeypatch.setattr(mqtt, "RECONNECT_FIRST_SECONDS", 0.01)
     async with server(lambda writer: writer.write(noise)) as (address, seen), asyncio.TaskGroup() as group:
         ear = Ear(address, "ear")

@@ -16,9 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-import pytest
-
-from device_agent.errors import NotRunning
+from device_agent.errors import NotFound, NotRunning
+from device_agent.protocol import limits
 from gateway.cli.client import StationClient, UnixConnection
 from gateway.cli.views import JobView, OutcomeView
 from gateway.rehearsal import Child, Rehearsal, free_port, program
@@ -206,6 +205,20 @@ class System(Rehearsal):
         """A job as a station sees it."""
         return self.stations[station].job(jid)
 
+    def counts(self, station: str, jid: str) -> dict[str, int]:
+        """The outcomes a station has of a job so far; none while it does not know the job."""
+        try:
+            return self.job(station, jid).counts
+        except NotFound:
+            return {}
+
+    def occupy(self, site: str, tgt: str, devices: int, seconds: float, **given: Any) -> list[str]:
+        """Give these devices as many sleeping jobs as they run at once, so that any other has to wait; their jids."""
+        jids = [self.issue(site, tgt, "test.sleep", seconds, **given) for _ in range(limits.DEVICE_RUNNING)]
+        for jid in jids:
+            self.until(lambda: self.job(site, jid).waiting == {"running": devices}, f"{jid} runs")  # noqa: B023 - called at once
+        return jids
+
     def ended(self, station: str, jid: str) -> Ended:
         """Wait until a job is closed on a station; the job with its outcomes."""
         client = self.stations[station]
@@ -287,13 +300,6 @@ def whole_system() -> Iterator[System]:
         crashes = [name for name in system.children if "Traceback" in system.log(name)]
         assert not crashes, "\n".join(system.log(name)[-4000:] for name in crashes)
     assert processes(str(system.folder)) == []
-
-
-@pytest.fixture
-def system() -> Iterator[System]:
-    """A system for one test."""
-    with whole_system() as started:
-        yield started
 
 
 @contextmanager

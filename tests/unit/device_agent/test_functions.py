@@ -186,7 +186,7 @@ async def test_every_function_is_documented_with_an_example_that_names_it() -> N
     for name, text in documented.items():
         assert text.startswith(f"{name} takes (")
         assert "CLI Example:" in text
-        assert f"outstation run '" in text
+        assert "outstation run '" in text
         assert f" {name}" in text.partition("CLI Example:")[2]
 
 

@@ -6,10 +6,10 @@ import asyncio
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 import uvloop
 
@@ -23,15 +23,31 @@ from tests.peers.waiting import until
 HOST = LocalHost({"os": "Debian"})
 
 
-def children() -> list[psutil.Process]:
-    """Processes of this one that have not been reaped."""
-    return psutil.Process().children(recursive=True)
+def state_and_parent(pid: int) -> tuple[str, int]:
+    """From proc_pid_stat(5); a process that is gone is in state X."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return "X", 0
+    return fields[0], int(fields[1])
+
+
+def children() -> set[int]:
+    """Processes of this one that have not been reaped, the dead among them."""
+    pids = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal()]
+    return {pid for pid in pids if state_and_parent(pid)[1] == os.getpid()}
+
+
+@pytest.fixture
+def left_over() -> Callable[[], set[int]]:
+    """Children that were not there when the test began."""
+    before = children()
+    return lambda: children() - before
 
 
 def alive(pid_file: Path) -> bool:
     """Whether the process that wrote its number there still runs."""
-    pid = int(pid_file.read_text())
-    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    return state_and_parent(int(pid_file.read_text()))[0] not in {"X", "Z"}
 
 
 async def test_a_command_gives_both_streams_and_its_return_code() -> None:
@@ -86,7 +102,7 @@ async def test_a_signal_is_a_negative_return_code() -> None:
     assert (await HOST.run("kill -TERM $$", shell=True)).returncode == -signal.SIGTERM
 
 
-async def test_a_command_that_cannot_start_raises(tmp_path: Path) -> None:
+async def test_a_command_that_cannot_start_raises(tmp_path: Path, left_over: Callable[[], set[int]]) -> None:
     with pytest.raises(FileNotFoundError):
         await HOST.run(["there-is-no-such-program"])
     with pytest.raises(FileNotFoundError):
@@ -97,32 +113,34 @@ async def test_a_command_that_cannot_start_raises(tmp_path: Path) -> None:
         await HOST.run("  ")
     with pytest.raises(ValueError, match="null"):
         await HOST.run(["echo", "\0"])
-    assert not children()
+    assert not left_over()
 
 
 TWO_GENERATIONS = "sleep 1000 & echo $! > child; echo started; wait"
 
 
-async def test_after_its_time_limit_a_command_and_its_children_are_dead(tmp_path: Path) -> None:
+async def test_after_its_time_limit_a_command_and_its_children_are_dead(
+    tmp_path: Path, left_over: Callable[[], set[int]]
+) -> None:
     completed = await HOST.run(TWO_GENERATIONS, shell=True, cwd=str(tmp_path), timeout=0.3)
     assert completed.timed_out
     assert completed.stdout == b"started\n"
     assert completed.returncode == -signal.SIGKILL
     await until(lambda: not alive(tmp_path / "child"), what="the child to be dead")
-    assert not children()
+    assert not left_over()
 
 
-async def test_a_cancelled_caller_leaves_nothing_running(tmp_path: Path) -> None:
+async def test_a_cancelled_caller_leaves_nothing_running(tmp_path: Path, left_over: Callable[[], set[int]]) -> None:
     async with asyncio.TaskGroup() as group:
         task = group.create_task(HOST.run(TWO_GENERATIONS, shell=True, cwd=str(tmp_path)))
         await until(lambda: (tmp_path / "child").exists() and (tmp_path / "child").read_text().strip())
         task.cancel()
     assert task.cancelled()
     await until(lambda: not alive(tmp_path / "child"), what="the child to be dead")
-    assert not children()
+    assert not left_over()
 
 
-async def cancel_at_every_step() -> None:
+async def cancel_at_every_step(left_over: Callable[[], set[int]]) -> None:
     for steps in range(12):
         async with asyncio.TaskGroup() as group:
             task = group.create_task(HOST.run("sleep 1000 & sleep 1000", shell=True))
@@ -130,26 +148,28 @@ async def cancel_at_every_step() -> None:
                 await asyncio.sleep(0)
             task.cancel()
         assert task.cancelled()
-    await until(lambda: not children(), what="every process to be reaped")
+    await until(lambda: not left_over(), what="every process to be reaped")
 
 
-async def test_a_caller_cancelled_at_any_step_of_the_start_leaves_nothing_running() -> None:
-    await cancel_at_every_step()
+async def test_a_caller_cancelled_at_any_step_of_the_start_leaves_nothing_running(
+    left_over: Callable[[], set[int]],
+) -> None:
+    await cancel_at_every_step(left_over)
 
 
-def test_the_loop_of_a_station_keeps_the_same_promise() -> None:
-    uvloop.run(cancel_at_every_step())
+def test_the_loop_of_a_station_keeps_the_same_promise(left_over: Callable[[], set[int]]) -> None:
+    uvloop.run(cancel_at_every_step(left_over))
 
 
-async def test_a_caller_cancelled_twice_leaves_nothing_running() -> None:
+async def test_a_caller_cancelled_twice_leaves_nothing_running(left_over: Callable[[], set[int]]) -> None:
     async with asyncio.TaskGroup() as group:
         task = group.create_task(HOST.run("sleep 1000", shell=True))
-        await until(children)
+        await until(left_over)
         task.cancel()
         await asyncio.sleep(0)
         task.cancel()
     assert task.cancelled()
-    await until(lambda: not children(), what="every process to be reaped")
+    await until(lambda: not left_over(), what="every process to be reaped")
 
 
 async def test_what_keeps_the_output_open_is_killed_after_the_command(
@@ -170,7 +190,9 @@ async def test_what_let_go_of_the_output_stays_after_the_command(tmp_path: Path)
         os.kill(int((tmp_path / "child").read_text()), signal.SIGKILL)
 
 
-async def test_a_kernel_that_cannot_tell_of_an_end_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_kernel_that_cannot_tell_of_an_end_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch, left_over: Callable[[], set[int]]
+) -> None:
     def no_such_call(_pid: int, _flags: int = 0) -> int:
         raise OSError("function not implemented")
 
@@ -178,16 +200,16 @@ async def test_a_kernel_that_cannot_tell_of_an_end_is_asked_again(monkeypatch: p
     monkeypatch.setattr(host_module, "POLL_SECONDS", 0.001)
     assert (await HOST.run("echo x; exit 4", shell=True)).returncode == 4
     assert (await HOST.run(["sleep", "1000"], timeout=0.05)).timed_out
-    assert not children()
+    assert not left_over()
 
 
 async def test_no_pipe_stays_open() -> None:
     await HOST.run(["true"])
-    before = set(os.listdir("/proc/self/fd"))
+    before = set(Path("/proc/self/fd").iterdir())
     for _ in range(5):
         await HOST.run("echo x", shell=True, stdin=b"y")
         await HOST.run(["sleep", "1000"], timeout=0.01)
-    assert len(set(os.listdir("/proc/self/fd"))) == len(before)
+    assert len(set(Path("/proc/self/fd").iterdir())) == len(before)
 
 
 def test_the_local_host_is_a_host() -> None:
@@ -206,7 +228,7 @@ def test_a_machine_reports_its_facts_under_salts_names() -> None:
     )
     assert (grains["nodename"], grains["host"]) == (uname.nodename, uname.nodename.split(".")[0])
     assert grains["num_cpus"] >= 1
-    assert grains["mem_total"] == pytest.approx(psutil.virtual_memory().total / 2**20, abs=1)
+    assert grains["mem_total"] == os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2**20
     assert grains["ip4_interfaces"]["lo"] == ["127.0.0.1"]
     assert "127.0.0.1" in grains["ipv4"]
     check_plain(grains)
