@@ -49,8 +49,7 @@ def settings_text(host: str, port: int) -> str:
             "max_queued_messages 0",
             "max_inflight_messages 0",
             "set_tcp_nodelay true",
-            # Every packet adds its topic to the payload.
-            f"message_size_limit {limits.MESSAGE_BYTES}",
+            # The topic and its header come on top of the payload.
             f"max_packet_size {limits.MESSAGE_BYTES + 2048}",
             "log_dest stderr",
             "log_type error",

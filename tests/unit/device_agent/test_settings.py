@@ -386,7 +386,7 @@ def test_what_a_yaml_library_writes_is_read_as_it_was(
 ) -> None:
     values = {"name": name, "seconds": seconds, "note": note, "broker": {"port": port}, "labels": labels}
     file = tmp_path / "station.yaml"
-    file.write_text(yaml.safe_dump(values, allow_unicode=True), encoding="utf-8")
+    file.write_text(yaml.safe_dump(values), encoding="utf-8")
     assert load(Station, file) == Station(
         name=name, seconds=seconds, note=note, broker=Broker(port=port), labels=labels
     )

@@ -1,0 +1,209 @@
+"""upstream/frames.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from device_agent.errors import Refused
+from device_agent.protocol import limits
+from device_agent.protocol.messages import Cancel, Deliver, encode_value
+from upstream import frames
+from upstream.frames import FromMaster, FromSite, decode_from_master, decode_from_site, encode
+
+EPOCH = "0123456789abcdef"
+JID = "20261121031500000000"
+
+
+def record(**changed: Any) -> frames.DeviceRecord:
+    """A device of lisbon."""
+    given: dict[str, Any] = {
+        "id": "cam-1",
+        "site": "lisbon",
+        "link": "mqtt",
+        "agent": "0.1.0",
+        "grains": encode_value({"os": "Debian"}),
+        "present": True,
+        "first_seen": 1.0,
+        "last_seen": 2.0,
+        "revision": 7,
+        **changed,
+    }
+    return frames.DeviceRecord(**given)
+
+
+FROM_SITE: list[FromSite] = [
+    frames.SiteHello(protocol=1, site="lisbon", epoch=EPOCH, release="0.1.0"),
+    frames.Batch(EPOCH, 4, [(5, b"item"), (9, b"")]),
+    frames.DeviceRecords(EPOCH, [record(), record(id="cam-2", revision=8)]),
+    frames.Echo(3),
+    frames.Bye(),
+]
+FROM_MASTER: list[FromMaster] = [
+    frames.SiteWelcome("central", 12, 3),
+    frames.SiteRefused("pending", "accept it"),
+    frames.Confirmed(EPOCH, 9),
+    frames.RecordsConfirmed(8),
+    frames.EchoReply(3),
+    Deliver(b"job", 299.5),
+    Cancel(JID),
+]
+
+
+def refused_by(decoder: Any, body: bytes) -> str:
+    """The reason for which this decoder refuses these bytes."""
+    with pytest.raises(Refused) as refusal:
+        decoder(body)
+    return refusal.value.reason
+
+
+def packed(kind: str, *values: Any, **fields: Any) -> bytes:
+    """A frame as anybody could write it, in the order of its fields."""
+    names = {
+        "batch": ["epoch", "after", "items"],
+        "device_records": ["epoch", "records"],
+        "echo": ["nonce"],
+        "deliver": ["job", "remaining"],
+    }.get(kind, [])
+    return msgspec.msgpack.encode({"type": kind, **dict(zip(names, values, strict=False)), **fields})
+
+
+@pytest.mark.parametrize("frame", FROM_SITE, ids=lambda frame: type(frame).__name__)
+def test_what_a_site_says_is_read_as_it_was_written(frame: FromSite) -> None:
+    assert decode_from_site(encode(frame)) == frame
+
+
+@pytest.mark.parametrize("frame", FROM_MASTER, ids=lambda frame: type(frame).__name__)
+def test_what_a_master_says_is_read_as_it_was_written(frame: FromMaster) -> None:
+    assert decode_from_master(encode(frame)) == frame
+
+
+@pytest.mark.parametrize("frame", FROM_MASTER, ids=lambda frame: type(frame).__name__)
+def test_a_site_may_not_speak_as_a_master(frame: FromMaster) -> None:
+    assert refused_by(decode_from_site, encode(frame)) == "wrong_type"
+
+
+@pytest.mark.parametrize("frame", FROM_SITE, ids=lambda frame: type(frame).__name__)
+def test_a_master_may_not_speak_as_a_site(frame: FromSite) -> None:
+    assert refused_by(decode_from_master, encode(frame)) == "wrong_type"
+
+
+def read_or_refused(body: bytes) -> None:
+    """Both decoders give a frame that can be written again, or refuse; nothing else happens."""
+    for decoder in (decode_from_site, decode_from_master):
+        try:
+            frame = decoder(body)
+        except Refused as refusal:
+            assert refusal.reason
+        else:
+            assert decoder(encode(frame)) == frame
+
+
+@given(st.binary(max_size=2000))
+@example(b"")
+@example(b"\xc1")
+@example(b"\x81\xa4type\xa5batch")
+@example(b"\x91" * 3000)
+def test_any_bytes_are_a_frame_or_refused(body: bytes) -> None:
+    read_or_refused(body)
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text(max_size=20) | st.binary(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=10), inner, max_size=4),
+    max_leaves=12,
+)
+KINDS = st.sampled_from([msgspec.inspect.type_info(type(frame)).tag for frame in [*FROM_SITE, *FROM_MASTER]])  # type: ignore[attr-defined]  # every frame is a tagged Struct
+FIELDS = st.sampled_from(
+    sorted({name for frame in [*FROM_SITE, *FROM_MASTER] for name in msgspec.structs.asdict(frame)})
+)
+
+
+@given(KINDS, st.dictionaries(FIELDS, VALUES, max_size=8))
+def test_any_fields_under_a_known_name_are_a_frame_or_refused(kind: str, fields: dict[str, Any]) -> None:
+    read_or_refused(msgspec.msgpack.encode({"type": kind, **fields}))
+
+
+@given(st.sampled_from([*FROM_SITE, *FROM_MASTER]), st.data())
+def test_a_valid_frame_with_anything_changed_is_a_frame_or_refused(
+    frame: FromSite | FromMaster, data: st.DataObject
+) -> None:
+    body = bytearray(encode(frame))
+    for _ in range(data.draw(st.integers(1, 4), label="changes")):
+        place = data.draw(st.integers(0, max(len(body) - 1, 0)), label="place")
+        change = data.draw(st.sampled_from(["set", "cut", "add"]), label="change")
+        if change == "set" and body:
+            body[place] = data.draw(st.integers(0, 255), label="byte")
+        elif change == "cut":
+            del body[place:]
+        else:
+            body[place:place] = data.draw(st.binary(max_size=5), label="bytes")
+    read_or_refused(bytes(body))
+
+
+@given(st.lists(st.integers(0, 2**63 - 1), min_size=1, max_size=20), st.integers(0, 2**63 - 1))
+def test_a_batch_is_read_only_when_each_sequence_follows_the_one_before(sequences: list[int], after: int) -> None:
+    body = encode(frames.Batch(EPOCH, after, [(sequence, b"") for sequence in sequences]))
+    rises = all(first < second for first, second in zip([after, *sequences], sequences, strict=False))
+    if rises:
+        assert isinstance(decode_from_site(body), frames.Batch)
+    else:
+        assert refused_by(decode_from_site, body) == "out_of_order"
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (packed("batch", EPOCH, 0, []), "wrong_type"),
+        (packed("batch", EPOCH, 0, [(n + 1, b"") for n in range(limits.BATCH_ITEMS + 1)]), "wrong_type"),
+        (packed("batch", EPOCH, 0, [(1, bytes(limits.MESSAGE_BYTES + 1))]), "wrong_type"),
+        (packed("batch", EPOCH, 0, [(2**63, b"")]), "wrong_type"),
+        (packed("batch", EPOCH, -1, [(1, b"")]), "wrong_type"),
+        (packed("batch", "not an epoch", 0, [(1, b"")]), "wrong_type"),
+        (packed("batch", EPOCH, 0, [(1, b""), (1, b"")]), "out_of_order"),
+        (packed("device_records", EPOCH, []), "wrong_type"),
+        (packed("echo", 2**64 - 1), "wrong_type"),
+        (packed("echo", "1"), "wrong_type"),
+        (packed("nothing of ours"), "wrong_type"),
+        (packed("site_hello", protocol=0, site="lisbon", epoch=EPOCH, release="1"), "wrong_type"),
+        (packed("site_hello", protocol=1, site="li/sbon", epoch=EPOCH, release="1"), "wrong_type"),
+        (packed("site_hello", protocol=1, site="lisbon\n", epoch=EPOCH, release="1"), "wrong_type"),
+        (packed("site_hello", protocol=1, site="lisbon", epoch=EPOCH, release="x" * 65), "wrong_type"),
+        (encode(frames.Echo(1))[:-1], "malformed"),
+        (encode(frames.Echo(1)) + b"\x00", "malformed"),
+        (bytes(limits.UPLINK_FRAME_BYTES + 1), "oversized"),
+    ],
+)
+def test_a_frame_out_of_bounds_is_refused_with_its_reason(body: bytes, reason: str) -> None:
+    assert refused_by(decode_from_site, body) == reason
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"grains": b"\xc1"},
+        {"grains": encode_value([1, 2])},
+        {"grains": encode_value({"a": {"b": 1}})[:-1]},
+        {"grains": msgspec.msgpack.encode({1: "a key that is no text"})},
+        {"grains": msgspec.msgpack.encode({"x": bytes(limits.GRAINS_BYTES)})},
+        {"first_seen": float("nan")},
+        {"last_seen": float("inf")},
+        {"last_seen": 1e300},
+        {"site": "../etc"},
+        {"id": ""},
+        {"revision": -1},
+    ],
+    ids=str,
+)
+def test_one_nonsense_record_refuses_its_page(changed: dict[str, Any]) -> None:
+    body = encode(frames.DeviceRecords(EPOCH, [record(), record(**changed)]))
+    assert refused_by(decode_from_site, body) in {"wrong_type", "malformed"}
+
+
+@pytest.mark.parametrize("remaining", [float("nan"), float("inf"), -float("inf"), 1e300])
+def test_a_remaining_time_no_clock_can_show_is_refused(remaining: float) -> None:
+    assert refused_by(decode_from_master, encode(Deliver(b"job", remaining))) == "wrong_type"
