@@ -16,8 +16,9 @@ from typing import Any, ClassVar
 
 from device_agent import __version__, settings
 from device_agent.clock import Clock
-from device_agent.config import AgentSettings
-from device_agent.device import Counters, Device
+from device_agent.config import DRAIN_MAX_SECONDS, AgentSettings
+from device_agent.counters import Counters
+from device_agent.device import Device
 from device_agent.errors import EXIT_NOT_ALL_OK, EXIT_OK, ConfigInvalid, OutstationError, Refused
 from device_agent.grains import local_grains
 from device_agent.host import LocalHost
@@ -44,7 +45,7 @@ class Agent(Part):
     """A device with a journal on disk and a connection that keeps itself alive."""
 
     name: ClassVar[str] = "agent"
-    drain_seconds: ClassVar[float] = 610.0
+    drain_seconds: ClassVar[float] = DRAIN_MAX_SECONDS + GOODBYE_SECONDS + 2.0
     """Above the largest ``drain_seconds`` of the settings, which is what bounds a drain."""
 
     def __init__(self, table: AgentSettings, clock: Clock | None = None) -> None:
@@ -111,7 +112,7 @@ class Agent(Part):
 
     async def drain(self) -> None:
         """Start nothing more, let running jobs finish in time, say goodbye."""
-        self._device.draining = True
+        self._device.jobs.draining = True
         deadline = self._clock.monotonic() + self._table.drain_seconds
         while self._executions and not self._hurry and self._clock.monotonic() < deadline:
             await asyncio.wait(self._executions, timeout=LOOK_SECONDS)

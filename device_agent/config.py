@@ -9,6 +9,9 @@ from msgspec import Meta, Struct
 
 from device_agent.protocol.messages import DeviceId, SiteId
 
+DRAIN_MAX_SECONDS = 20.0
+"""What the unit's stop timeout leaves room for."""
+
 
 class BrokerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The site's MQTT broker, as this device reaches it."""
@@ -37,7 +40,10 @@ class AgentSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         dict[str, Any], Meta(description="more facts of this device, which targets can match", examples=[{"floor": 3}])
     ] = {}
     drain_seconds: Annotated[
-        float, Meta(ge=0, le=600, description="seconds a running job may take to finish when the agent is stopped")
+        float,
+        Meta(
+            ge=0, le=DRAIN_MAX_SECONDS, description="seconds a running job may take to finish when the agent is stopped"
+        ),
     ] = 10.0
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Meta(description="least severe message that is logged")

@@ -23,7 +23,8 @@ from msgspec import Meta, Struct
 
 from device_agent.backoff import Backoff
 from device_agent.clock import Clock
-from device_agent.device import Counters, Device
+from device_agent.counters import Counters
+from device_agent.device import Device
 from device_agent.errors import Refused, UsageInvalid
 from device_agent.host import LocalHost
 from device_agent.lean_mqtt import LeanConnection, encode_connect
@@ -267,7 +268,7 @@ class Swarm(Part):
         """What the devices did, counted by each for itself."""
         executed: dict[str, dict[str, int]] = {}
         for member in self.members:
-            for jid, times in member.device.executions.items():
+            for jid, times in member.device.jobs.executions.items():
                 row = executed.setdefault(jid, {"devices": 0, "executions": 0, "most": 0})
                 row["devices"] += 1
                 row["executions"] += times

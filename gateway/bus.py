@@ -77,7 +77,10 @@ class Bus:
         self._since_prune += len(events)
         if self._since_prune >= PRUNE_EVERY:
             self._since_prune = 0
-            await self.prune()
+            try:
+                await self.prune()
+            except StoreFailed as error:
+                log.error("old events not pruned error=%s", error.found)
 
     def publish(self, events: Sequence[Event]) -> None:
         """Hand committed events to those who listen."""

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from device_agent.protocol.messages import SiteId
+from upstream.curve import is_key
 
 Z85_KEY_PATTERN = r"^[0-9a-zA-Z.\-:+=^!/*?&<>()\[\]{}@%$#]{40}$(?!\n)"
 TCP_PATTERN = r"^tcp://[^\s/]+:[0-9*]{1,5}$(?!\n)"
@@ -28,6 +29,11 @@ class MasterEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
             description="the master's public key: `outstation keys list` shows it on the master",
         ),
     ]
+
+    def __post_init__(self) -> None:
+        """Some words of the right letters stand for no key, which no pattern can say."""
+        if not is_key(self.key):
+            raise ValueError(f"{self.key!r} is not a CURVE public key; `outstation keys list` on the master shows it")
 
 
 class UplinkSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -40,7 +40,7 @@ class Metrics:
     def text(self, gauges: dict[str, float]) -> str:
         """Everything in Prometheus' text format (https://prometheus.io/docs/instrumenting/exposition_formats/)."""
         lines = [f"outstation_{name}_total {count}" for name, count in sorted(self.counters.items())]
-        lines += [f"outstation_{name} {value:g}" for name, value in sorted(gauges.items())]
+        lines += [f"outstation_{name} {value:.15g}" for name, value in sorted(gauges.items())]
         lines += [
             f'outstation_refused_total{{link="{link}",reason="{reason}"}} {count}'
             for (link, reason), count in sorted(self.refusals.items())

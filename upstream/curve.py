@@ -13,6 +13,7 @@ import base64
 import hashlib
 import logging
 import os
+import struct
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,7 +47,8 @@ def is_key(text: str) -> bool:
     """Whether this is a CURVE key in Z85: 40 characters for 32 bytes."""
     try:
         return len(text) == 40 and len(z85.decode(text.encode("ascii"))) == _KEY_BYTES
-    except (ValueError, KeyError, UnicodeEncodeError):
+    except (ValueError, KeyError, UnicodeEncodeError, struct.error):
+        # The last one is for five characters that stand for more than four bytes can hold.
         return False
 
 

@@ -23,7 +23,7 @@ def compile_grain(expression: str, delimiter: str = ":") -> Callable[[Mapping[st
     if len(parts) == 2 and parts[0] != "*":
         return _compile_pair(parts[0], parts, values)
     names = [delimiter.join(parts[at:]) for at in range(len(parts))]
-    return lambda grains: _Walk(parts, names, values).below(grains, 0)
+    return lambda grains: _Walk(parts, names, values).below(grains if isinstance(grains, dict) else dict(grains), 0)
 
 
 def _compile_pair(
@@ -61,7 +61,7 @@ class _Walk:
         """Whether parts ``start`` and on are a path from this mapping and a value at its end."""
         for end in range(len(self._parts) - 1, start, -1):
             if end == start + 1 and self._parts[start] == "*":
-                if isinstance(node, Mapping) and node and self._in_mapping(node, start):
+                if isinstance(node, dict) and node and self._in_mapping(node, start):
                     return True
                 continue
             found = _follow(node, self._parts[start:end])
@@ -71,16 +71,16 @@ class _Walk:
 
     def at(self, node: object, start: int) -> bool:
         """Whether parts ``start`` and on match what a path led to."""
-        if isinstance(node, Mapping):
+        if isinstance(node, dict):
             return bool(node) and self._in_mapping(node, start)
         if isinstance(node, (list, tuple)):
             return any(
-                (isinstance(item, Mapping) and self._in_mapping(item, start)) or self._values[start](_text(item))
+                (isinstance(item, dict) and self._in_mapping(item, start)) or self._values[start](_text(item))
                 for item in node
             )
         return self._values[start](_text(node))
 
-    def _in_mapping(self, node: Mapping[Any, Any], start: int) -> bool:
+    def _in_mapping(self, node: dict[Any, Any], start: int) -> bool:
         if (id(node), start) in self._failed:
             return False
         if self._search(node, start):
@@ -88,7 +88,7 @@ class _Walk:
         self._failed.add((id(node), start))
         return False
 
-    def _search(self, node: Mapping[Any, Any], start: int) -> bool:
+    def _search(self, node: dict[Any, Any], start: int) -> bool:
         any_key = self._parts[start] == "*" and start + 1 < len(self._parts)
         rest = start + 1 if any_key else start
         if self._names[rest] == "*" or self._names[rest] in node or self.below(node, rest):
@@ -96,7 +96,7 @@ class _Walk:
         return any_key and any(self._under_any_key(inner, rest) for inner in node.values())
 
     def _under_any_key(self, inner: object, start: int) -> bool:
-        if isinstance(inner, Mapping):
+        if isinstance(inner, dict):
             return self._in_mapping(inner, start)
         if isinstance(inner, list):
             return any(self._values[start](_text(item)) for item in inner)
@@ -106,7 +106,7 @@ class _Walk:
 def _follow(node: object, path: list[str]) -> object:
     """What a path of keys leads to; in a list a number is a place, and a key is looked for in its mappings."""
     for key in path:
-        if isinstance(node, Mapping):
+        if isinstance(node, dict):
             node = node.get(key, _MISSING)
         elif isinstance(node, list):
             node = _follow_list(node, key)
@@ -121,7 +121,7 @@ def _follow_list(items: list[Any], key: str) -> object:
     try:
         place = int(key)
     except ValueError:
-        return next((item[key] for item in items if isinstance(item, Mapping) and key in item), _MISSING)
+        return next((item[key] for item in items if isinstance(item, dict) and key in item), _MISSING)
     return items[place] if -len(items) <= place < len(items) else _MISSING
 
 

@@ -8,7 +8,7 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -63,16 +63,17 @@ class Collector:
         """Of the process."""
         return self._running.pid
 
-    def round(self, payload: bytes, acknowledge: bytes, answers: int, contained: Sequence[bytes]) -> float:
-        """Publish, and collect this many answers that contain these bytes; the seconds it took.
+    def round(self, payload: bytes, acknowledge: bytes, answers: int, mark: bytes, good: bytes) -> float:
+        """Publish, and collect this many answers with this mark; the seconds it took.
 
-        ``acknowledge`` is published afterwards. Raises ``StationFailed`` when not every answer came.
+        ``acknowledge`` is published afterwards. Raises ``StationFailed`` when not every answer came and was good.
         """
         asked = {
             "publish": payload.hex(),
             "acknowledge": acknowledge.hex(),
             "answers": answers,
-            "contained": [one.hex() for one in contained],
+            "mark": mark.hex(),
+            "good": good.hex(),
         }
         self._say(asked)
         answer = self._answer(ROUND_SECONDS * 2)

@@ -28,6 +28,7 @@ from gateway.broker.mosquitto import find_mosquitto, settings_text
 from gateway.cli.client import StationClient
 from gateway.cli.output import Output, standard_output
 from gateway.cli.text import safe
+from gateway.jobs.collect import CONFIRM_SECONDS
 from gateway.rehearsal import Rehearsal, free_port
 
 BENCH = "fanout"
@@ -52,7 +53,6 @@ LOOK_SECONDS = 0.1
 its count of open jobs is in memory, so a look costs it a millisecond, and no listener makes it build events."""
 
 QUIET_WINDOW_SECONDS = 0.8
-"""Longer than a gateway waits before it confirms returns: what belongs to one job must not fall into the next."""
 
 QUIET_CPU_SHARE = 0.15
 """Of one core, for all processes together: ten thousand devices that only watch their clocks take less."""
@@ -207,6 +207,8 @@ class Fanout:
                 found=", ".join(f"{count} {outcome}" for outcome, count in times.counts.items()) or "no outcome",
                 allowed=f"{self._devices} ok",
             )
+        # The gateway tells the devices later that their returns are kept: that must not fall into the next measurement.
+        time.sleep(CONFIRM_SECONDS)
         return Timed(times.closed - times.issued, used)
 
     def _reference(self) -> Timed:
@@ -221,7 +223,7 @@ class Fanout:
         pids = {**self._pids(), "reference": collector.pid}
         jid, payload, acknowledge = self._as_published()
         before = usages(pids)
-        seconds = collector.round(payload, acknowledge, self._devices, [jid.encode(), OK_ON_THE_WIRE])
+        seconds = collector.round(payload, acknowledge, self._devices, jid.encode(), OK_ON_THE_WIRE)
         return Timed(seconds, _since(before, usages(pids)))
 
     def _as_published(self) -> tuple[str, bytes, bytes]:

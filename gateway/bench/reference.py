@@ -4,9 +4,10 @@ A bare MQTT 3.1.1 client on a blocking socket, run as a plain script in a proces
 Python's own library and knows nothing of jobs or devices: it publishes bytes it is given and counts topics.
 
 Lines of JSON on standard input: first where the broker is and what to subscribe to (``host``, ``port``, ``filter``,
-``seconds``, ``acknowledge_topic``, ``topic``), then for each round what to publish (``publish`` and ``acknowledge`` as
-hexadecimal, ``answers``, ``contained`` as a list of hexadecimal). Lines of JSON on standard output: ``ready``, then for
-each round ``answers`` and ``seconds``, or ``error``.
+``seconds``, ``acknowledge_topic``, ``topic``), then for each round what to publish (``publish``, ``acknowledge``), how
+many ``answers`` to wait for, the ``mark`` by which an answer to this round is known from a belated one, and what a good
+one has in it (``good``), all bytes as hexadecimal. Lines of JSON on standard output: ``ready``, then for each round
+``answers`` (the good ones) and ``seconds``, or ``error``.
 """
 
 from __future__ import annotations
@@ -55,8 +56,8 @@ def publish(topic: str, payload: bytes) -> bytes:
     return packet(0x30, field(topic.encode()) + payload)
 
 
-def take(data: bytes, seen: dict[bytes, bytes]) -> bytes:
-    """Put the topic and payload of every complete PUBLISH into ``seen``; returns the bytes of what is not complete."""
+def take(data: bytes, mark: bytes, seen: dict[bytes, bytes]) -> bytes:
+    """Put the topic and payload of every complete PUBLISH with the mark into ``seen``; returns what is not complete."""
     place, total = 0, len(data)
     while total - place >= 2:
         length, body, shift = data[place + 1], place + 2, 0
@@ -77,7 +78,9 @@ def take(data: bytes, seen: dict[bytes, bytes]) -> bytes:
             break
         if data[place] == 0x30:
             start = body + 2 + (data[body] << 8 | data[body + 1])
-            seen[data[body + 2 : start]] = data[start:end]
+            payload = data[start:end]
+            if mark in payload:
+                seen[data[body + 2 : start]] = payload
         place = end
     return data[place:] if place else data
 
@@ -95,7 +98,7 @@ def exactly(connection: socket.socket, expected: bytes, what: str) -> None:
 
 
 def measure(
-    connection: socket.socket, message: bytes, answers: int, seconds: float
+    connection: socket.socket, message: bytes, mark: bytes, answers: int, seconds: float
 ) -> tuple[float, dict[bytes, bytes]]:
     """Send, and collect answers with distinct topics: the seconds until the last, and what came in time."""
     seen: dict[bytes, bytes] = {}
@@ -107,7 +110,7 @@ def measure(
             piece = connection.recv(RECEIVED_BYTES)
             if not piece:
                 raise ConnectionError("the broker closed the connection")
-            rest = take(rest + piece if rest else piece, seen)
+            rest = take(rest + piece if rest else piece, mark, seen)
     except TimeoutError:
         pass
     return time.perf_counter() - begun, seen
@@ -116,10 +119,9 @@ def measure(
 def one_round(connection: socket.socket, told: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
     """Publish, collect, and only then look into what came."""
     message = publish(told["topic"], bytes.fromhex(asked["publish"]))
-    seconds, seen = measure(connection, message, asked["answers"], told["seconds"])
-    contained = [bytes.fromhex(one) for one in asked["contained"]]
-    right = sum(all(one in payload for one in contained) for payload in seen.values())
-    return {"answers": right, "seconds": seconds}
+    mark, good = bytes.fromhex(asked["mark"]), bytes.fromhex(asked["good"])
+    seconds, seen = measure(connection, message, mark, asked["answers"], told["seconds"])
+    return {"answers": sum(good in payload for payload in seen.values()), "seconds": seconds}
 
 
 def run(lines: Any, out: Any) -> None:

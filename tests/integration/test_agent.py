@@ -305,7 +305,7 @@ async def test_a_cancelled_job_stays_cancelled_across_a_restart(
         await station.deliver(a_job(1), NAME)
         told = await station.returned(a_job(1).jid, NAME, 2)
         assert {message.outcome for message in told} == {"cancelled"}
-        assert agent._device.executions == {}
+        assert agent._device.jobs.executions == {}
 
 
 async def test_a_state_directory_that_cannot_be_made_is_named(broker: Broker, tmp_path: Path) -> None:

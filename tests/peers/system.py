@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from device_agent.errors import NotFound, NotRunning
 from device_agent.protocol import limits
+from gateway.broker.mosquitto import find_mosquitto, settings_text
 from gateway.cli.client import StationClient, UnixConnection
 from gateway.cli.views import JobView, OutcomeView
 from gateway.rehearsal import Child, Rehearsal, free_port, program
@@ -43,6 +44,14 @@ def processes(text: str) -> list[str]:
         if text.encode() in words:
             found.append(words.replace(b"\0", b" ").decode(errors="replace"))
     return found
+
+
+def runs(pid: int) -> bool:
+    """Whether a process runs; one that has ended and waits to be buried does not."""
+    try:
+        return bool(Path(f"/proc/{pid}/cmdline").read_bytes())
+    except OSError:
+        return False
 
 
 @dataclass(frozen=True)
@@ -89,12 +98,12 @@ class System(Rehearsal):
 
     # --- stations ------------------------------------------------------------------------------------------------
 
-    def add_master(self, name: str = "central", **settings: Any) -> StationClient:
+    def add_master(self, name: str = "central", /, **settings: Any) -> StationClient:
         """A master that listens where it will listen again after a restart."""
         listen = f"tcp://127.0.0.1:{free_port()}"
         return self.add_station(name, "master", {"sites": {"listen": listen}, **settings})
 
-    def add_gateway(self, name: str, *above: str, **settings: Any) -> StationClient:
+    def add_gateway(self, name: str, /, *above: str, **settings: Any) -> StationClient:
         """A gateway below these stations, with a broker of its own unless its settings name another."""
         self.ports[name] = settings.get("broker", {}).get("port") or free_port()
         given = {
@@ -105,7 +114,7 @@ class System(Rehearsal):
         }
         return self.add_station(name, "gateway", given)
 
-    def add_relay(self, name: str, *above: str, **settings: Any) -> StationClient:
+    def add_relay(self, name: str, /, *above: str, **settings: Any) -> StationClient:
         """A gateway that has sites as well."""
         return self.add_gateway(name, *above, sites={"listen": f"tcp://127.0.0.1:{free_port()}"}, **settings)
 
@@ -139,7 +148,7 @@ class System(Rehearsal):
         path = self._write(name, self._settings[name])
         return self.start(name, [self._roles[name], "run", "--config", path])
 
-    def change(self, name: str, **settings: Any) -> None:
+    def change(self, name: str, /, **settings: Any) -> None:
         """Write other settings for a station, which are read at its next start or SIGHUP."""
         self._settings[name].update(settings)
         self._write(name, self._settings[name])
@@ -169,6 +178,15 @@ class System(Rehearsal):
         """Whether a site is connected."""
         return any(view.site == site and view.connected for view in self.stations[above].sites())
 
+    def add_broker(self, port: int, name: str = "broker") -> None:
+        """A broker that belongs to no station: mode ``external``."""
+        found = find_mosquitto()
+        assert found is not None, "mosquitto is not installed: apt-get install mosquitto"
+        settings = self.folder / f"{name}.conf"
+        # As root mosquitto would become a user who may not look into this folder.
+        settings.write_text(settings_text("127.0.0.1", port) + ("user root\n" if os.geteuid() == 0 else ""))
+        self.start(name, [found, "-c", str(settings)])
+
     # --- devices -------------------------------------------------------------------------------------------------
 
     def add_swarm(self, devices: int, site: str, *, prefix: str = "cam-", name: str = "swarm") -> list[str]:
@@ -177,13 +195,21 @@ class System(Rehearsal):
         self.start(name, ["swarm", *words, "--report", str(self.folder / f"{name}.json")])
         return [f"{prefix}{number:05d}" for number in range(devices)]
 
-    def add_agent(self, name: str, site: str, **grains: Any) -> Child:
-        """A real agent."""
-        return self.start_agent(name, site, self.ports[site], grains)
+    def add_agent(self, name: str, site: str, /, **grains: Any) -> Child:
+        """A real agent, which does not wait long for its jobs when it is stopped; again, it is where it was."""
+        settings = {
+            "id": name,
+            "site": site,
+            "broker": {"port": self.ports[site]},
+            "state_dir": str(self.folder / name),
+            "grains": grains,
+            "drain_seconds": 0.5,
+        }
+        return self.start(name, ["agent", "run", "--config", self._write(name, settings)])
 
     def present(self, count: int, *stations: str) -> None:
-        """Wait until each of these stations (all, if none is named) knows exactly so many devices that are here."""
-        for name in stations or self.stations:
+        """Wait until each of these stations (all that run, if none is named) knows exactly so many devices here."""
+        for name in stations or [running for running in self.stations if running in self.children]:
             self.until(lambda: self.stations[name].station().present == count, f"{name} knows {count} devices")  # noqa: B023 - called at once
 
     def report(self, name: str = "swarm") -> Fields:

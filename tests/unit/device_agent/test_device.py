@@ -1,119 +1,29 @@
-"""One device and its words, without a socket: what it answers, what it runs, and what it never runs twice."""
+"""A device and its connection: hello, welcome, beats, goodbyes, and bytes that are no message."""
 
 from __future__ import annotations
 
 import asyncio
-import random
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from itertools import pairwise
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from device_agent import loader
-from device_agent.clock import Clock
-from device_agent.device import Counters, Device
-from device_agent.ended import Ended
-from device_agent.host import Host, LocalHost
-from device_agent.outbox import UNCONFIRMED_RETURNS, JournalUnavailable, MemoryJournal
-from device_agent.protocol import bitmap, limits, topics
+from device_agent.outbox import MemoryJournal
+from device_agent.protocol import limits, topics
 from device_agent.protocol.messages import (
     Beat,
-    Cancel,
-    Confirm,
     Deliver,
-    Downward,
     Gone,
     Hello,
-    Job,
-    Return,
     RollCall,
-    Running,
-    Upward,
     Welcome,
     decode_upward,
     encode,
 )
-
-GROUP = topics.group_job("lisbon")
-MINE = topics.device_job("lisbon", "cam-7")
-INDEX = 7
-
-
-class HandClock(Clock):
-    """A clock moved by hand."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-
-class Bench:
-    """A device with everything around it made of paper."""
-
-    def __init__(self, group: asyncio.TaskGroup, journal: MemoryJournal) -> None:
-        self.group = group
-        self.journal = journal
-        self.clock = HandClock()
-        self.counters = Counters()
-        self.sent: list[Upward] = []
-        self.tasks: list[asyncio.Task[None]] = []
-        grains = {"id": "cam-7", "kind": "camera"}
-        self.device = Device(
-            "cam-7",
-            "lisbon",
-            grains,
-            host=LocalHost(grains),
-            journal=journal,
-            publish=self.publish,
-            spawn=self.spawn,
-            clock=self.clock,
-            counters=self.counters,
-            randomness=random.Random(7),
-        )
-
-    def publish(self, topic: str, payload: bytes) -> None:
-        kind = topic.rpartition("/")[2]
-        message = decode_upward(payload)
-        names: dict[str, type[Upward]] = {"hello": Hello, "beat": Beat, "gone": Gone, "running": Running, "ret": Return}
-        assert topic == topics.device_up("lisbon", "cam-7", kind)
-        assert type(message) is names[kind]
-        self.sent.append(message)
-
-    def spawn(self, execution: Coroutine[Any, Any, None]) -> None:
-        self.tasks.append(self.group.create_task(execution))
-
-    def join(self) -> None:
-        """Connect and be welcomed."""
-        self.device.will()
-        self.device.connected()
-        hello = self.sent.pop()
-        assert isinstance(hello, Hello)
-        self.give(Welcome(hello.session, INDEX, 60.0), MINE)
-        assert self.device.welcomed
-
-    def give(self, message: Downward, topic: str = GROUP) -> None:
-        self.device.receive(topic, encode(message))
-
-    def taken(self) -> list[Upward]:
-        """What was sent since the last look."""
-        sent, self.sent[:] = self.sent[:], []
-        return sent
-
-    async def settle(self) -> None:
-        """Until every execution has ended."""
-        async with asyncio.timeout(10):
-            while self.tasks:
-                await self.tasks.pop()
-
-    def tick(self, seconds: float = 0.0) -> list[Upward]:
-        self.clock.now += seconds
-        self.device.tick(self.clock.now)
-        return self.taken()
+from tests.peers.device_bench import GROUP, INDEX, MINE, Bench, Gate, deliver, job
 
 
 @pytest.fixture
@@ -125,42 +35,11 @@ async def bench() -> AsyncIterator[Bench]:
             task.cancel()
 
 
-def job(number: int = 1, **fields: Any) -> Job:
-    given = {"tgt": "*", "fun": "test.ping", "user": "ops", "issued": 0.0, "expires": 300.0, **fields}
-    return Job(jid=f"{number:020d}", **given)
-
-
-def deliver(what: Job, remaining: float = 300.0, bits: bytes | None = None) -> Deliver:
-    return Deliver(encode(what), remaining, bits)
-
-
-class Gate:
-    """Takes the place of the loader: a call waits until it is let through."""
-
-    def __init__(self) -> None:
-        self.open = asyncio.Event()
-        self.calls: list[str] = []
-
-    async def call(self, name: str, host: Host, arg: list[Any], kwarg: dict[str, Any]) -> Ended:
-        self.calls.append(name)
-        await self.open.wait()
-        return Ended(value="through")
-
-
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
     made = Gate()
     monkeypatch.setattr(loader, "call", made.call)
     return made
-
-
-async def turns(count: int = 5) -> None:
-    """Let tasks run."""
-    for _ in range(count):
-        await asyncio.sleep(0)
-
-
-# --- the connection ------------------------------------------------------------------------------------------------
 
 
 async def test_a_device_says_hello_with_the_session_of_its_will(bench: Bench) -> None:
@@ -234,308 +113,6 @@ async def test_new_grains_are_told_at_the_next_tick(bench: Bench) -> None:
     assert hello.grains["floor"] == 3
 
 
-# --- jobs ----------------------------------------------------------------------------------------------------------
-
-
-async def test_a_job_runs_and_its_return_says_what_came_of_it(bench: Bench) -> None:
-    bench.join()
-    bench.give(deliver(job(1)))
-    await bench.settle()
-    [told] = bench.taken()
-    assert isinstance(told, Return)
-    assert (told.jid, told.fun, told.outcome, told.value, told.retcode, told.executions) == (
-        job(1).jid,
-        "test.ping",
-        "ok",
-        True,
-        0,
-        1,
-    )
-
-
-async def test_a_repeated_delivery_is_answered_from_the_journal_and_runs_once(bench: Bench) -> None:
-    bench.join()
-    for _ in range(3):
-        bench.give(deliver(job(1)))
-        await bench.settle()
-    told = bench.taken()
-    assert len(told) == 3
-    assert told[0] == told[1] == told[2]
-    assert bench.device.executions == {job(1).jid: 1}
-    assert bench.counters.repeats == 2
-
-
-async def test_a_repeat_while_the_job_runs_says_running(bench: Bench, gate: Gate) -> None:
-    bench.join()
-    bench.give(deliver(job(1)))
-    await turns()
-    bench.give(deliver(job(1)))
-    assert bench.taken() == [Running(job(1).jid)]
-    gate.open.set()
-    await bench.settle()
-    assert gate.calls == ["test.ping"]
-
-
-async def test_a_job_that_takes_a_while_is_announced_once(bench: Bench, gate: Gate) -> None:
-    bench.join()
-    bench.give(deliver(job(1)))
-    await turns()
-    assert bench.tick(0.4) == []
-    assert bench.tick(0.2) == [Running(job(1).jid)]
-    assert bench.tick(1.0) == []
-    gate.open.set()
-    await bench.settle()
-
-
-async def test_a_bitmap_without_this_device_is_ignored(bench: Bench) -> None:
-    bench.give(deliver(job(1), bits=bitmap.pack(range(20))))  # no index yet
-    bench.join()
-    bench.give(deliver(job(2), bits=bitmap.pack([INDEX - 1, INDEX + 1])))
-    assert bench.taken() == []
-    assert bench.counters.ignored == 2
-    bench.give(deliver(job(3), bits=bitmap.pack([INDEX])))
-    await bench.settle()
-    assert [message.jid for message in bench.taken() if isinstance(message, Return)] == [job(3).jid]
-
-
-async def test_a_bitmap_means_nothing_until_the_new_connection_is_welcomed(bench: Bench) -> None:
-    bench.join()
-    bench.device.lost()
-    bench.device.will()
-    bench.device.connected()
-    bench.give(deliver(job(1), bits=bitmap.pack([INDEX])))
-    assert [type(message) for message in bench.taken()] == [Hello]
-
-
-async def test_a_device_that_is_not_meant_refuses(bench: Bench) -> None:
-    bench.join()
-    bench.give(deliver(job(1, tgt="cam-8")))
-    bench.give(deliver(job(2, tgt="G@kind:door", tgt_type="compound")))
-    bench.give(deliver(job(3, tgt="and", tgt_type="compound")))
-    whys = [
-        (message.outcome, message.why.partition(":")[0]) for message in bench.taken() if isinstance(message, Return)
-    ]
-    assert whys == [("refused", "not_targeted"), ("refused", "not_targeted"), ("refused", "target_invalid")]
-    assert bench.device.executions == {}
-
-
-async def test_a_job_whose_time_is_over_expires_and_stays_expired(bench: Bench) -> None:
-    bench.join()
-    bench.give(deliver(job(1), remaining=0.0))
-    bench.give(deliver(job(1), remaining=100.0))
-    outcomes = [message.outcome for message in bench.taken() if isinstance(message, Return)]
-    assert outcomes == ["expired", "expired"]
-    assert bench.device.executions == {}
-
-
-async def test_a_job_that_waited_past_its_time_expires_instead_of_running(bench: Bench, gate: Gate) -> None:
-    bench.join()
-    for number in range(limits.DEVICE_RUNNING):
-        bench.give(deliver(job(number)))
-    bench.give(deliver(job(99), remaining=10.0))
-    await turns()
-    bench.clock.now += 11.0
-    gate.open.set()
-    await turns(20)
-    await bench.settle()
-    told = {message.jid: message.outcome for message in bench.taken() if isinstance(message, Return)}
-    assert told[job(99).jid] == "expired"
-    assert len(gate.calls) == limits.DEVICE_RUNNING
-
-
-async def test_only_so_many_jobs_run_at_once_and_only_so_many_wait(bench: Bench, gate: Gate) -> None:
-    bench.join()
-    total = limits.DEVICE_RUNNING + limits.DEVICE_QUEUE
-    for number in range(total + 2):
-        bench.give(deliver(job(number)))
-    await turns()
-    assert len(gate.calls) == limits.DEVICE_RUNNING
-    busy = [message for message in bench.taken() if isinstance(message, Return)]
-    assert [message.jid for message in busy] == [job(total).jid, job(total + 1).jid]
-    assert all(message.outcome == "refused" and message.why.startswith("busy") for message in busy)
-    gate.open.set()
-    await bench.settle()
-    assert len(gate.calls) == total
-    # Refused once is refused for good: the station has that outcome already.
-    bench.give(deliver(job(total)))
-    await bench.settle()
-    assert len(gate.calls) == total
-
-
-async def test_a_function_that_takes_too_long_is_stopped(bench: Bench) -> None:
-    bench.join()
-    bench.give(deliver(job(1, fun="test.sleep", arg=[3600], run_limit=0.01)))
-    await bench.settle()
-    [told] = [message for message in bench.taken() if isinstance(message, Return)]
-    assert (told.outcome, told.why, told.executions) == ("timed_out", "stopped after 0.01 s", 1)
-
-
-async def test_an_unknown_function_comes_back_as_a_refusal(bench: Bench) -> None:
-    bench.join()
-    bench.give(deliver(job(1, fun="test.pnig")))
-    await bench.settle()
-    [told] = [message for message in bench.taken() if isinstance(message, Return)]
-    assert told.outcome == "refused"
-    assert "unknown_function" in told.why
-
-
-async def test_a_job_interrupted_by_the_end_of_its_owner_gives_no_return(bench: Bench, gate: Gate) -> None:
-    bench.join()
-    bench.give(deliver(job(1)))
-    await turns()
-    bench.tasks[0].cancel()
-    await turns()
-    assert bench.taken() == []
-    entry = bench.journal.find(job(1).jid)
-    assert entry is not None
-    assert entry.place.value == "started"
-
-
-async def test_a_draining_device_takes_no_new_job(bench: Bench) -> None:
-    bench.join()
-    bench.device.draining = True
-    bench.give(deliver(job(1)))
-    assert bench.taken() == []
-    assert bench.device.executions == {}
-
-
-class FullDisk(MemoryJournal):
-    """A journal whose disk takes nothing."""
-
-    __slots__ = ()
-
-    async def started(self, jid: str, fun: str) -> None:
-        raise JournalUnavailable("No space left on device")
-
-
-async def test_nothing_runs_when_the_journal_cannot_be_written() -> None:
-    async with asyncio.TaskGroup() as group:
-        bench = Bench(group, FullDisk())
-        bench.join()
-        bench.give(deliver(job(1)))
-        await bench.settle()
-        [told] = [message for message in bench.taken() if isinstance(message, Return)]
-        assert told.outcome == "refused"
-        assert told.why.startswith("journal_unavailable: No space left")
-        assert bench.device.executions == {}
-
-
-async def test_a_job_older_than_the_journals_memory_is_refused_and_not_run() -> None:
-    async with asyncio.TaskGroup() as group:
-        bench = Bench(group, MemoryJournal(results=1, jids=4))
-        bench.join()
-        for number in range(100, 120):
-            bench.give(deliver(job(number)))
-            await bench.settle()
-            bench.give(Confirm([job(number).jid]))
-        bench.taken()
-        bench.give(deliver(job(50)))
-        [told] = [message for message in bench.taken() if isinstance(message, Return)]
-        assert told.outcome == "refused"
-        assert told.why.startswith("journal_forgot")
-        assert job(50).jid not in bench.device.executions
-
-
-async def test_a_device_full_of_unconfirmed_returns_is_busy_and_stays_bounded(bench: Bench) -> None:
-    bench.join()
-    for number in range(UNCONFIRMED_RETURNS):
-        bench.journal.answered(f"{number:020d}", b"x")
-    bench.give(deliver(job(10_000)))
-    bench.give(deliver(job(10_001), remaining=-1.0))
-    bench.give(Cancel(job(10_002).jid), MINE)
-    told = [message for message in bench.taken() if isinstance(message, Return)]
-    assert [message.outcome for message in told] == ["refused", "refused", "cancelled"]
-    assert len(bench.journal.unconfirmed()) == UNCONFIRMED_RETURNS
-    bench.give(Confirm([f"{number:020d}" for number in range(10)]))
-    bench.give(deliver(job(10_000)))
-    await bench.settle()
-    assert bench.device.executions == {}
-
-
-# --- cancel, confirm, resend ---------------------------------------------------------------------------------------
-
-
-async def test_a_waiting_job_is_cancelled_and_a_running_one_goes_on(bench: Bench, gate: Gate) -> None:
-    bench.join()
-    for number in range(limits.DEVICE_RUNNING + 1):
-        bench.give(deliver(job(number)))
-    await turns()
-    bench.give(Cancel(job(0).jid), MINE)
-    bench.give(Cancel(job(limits.DEVICE_RUNNING).jid), MINE)
-    running, cancelled = bench.taken()
-    assert running == Running(job(0).jid)
-    assert isinstance(cancelled, Return)
-    assert (cancelled.jid, cancelled.outcome) == (job(limits.DEVICE_RUNNING).jid, "cancelled")
-    gate.open.set()
-    await bench.settle()
-    assert len(gate.calls) == limits.DEVICE_RUNNING
-
-
-async def test_a_job_cancelled_before_it_arrives_never_runs(bench: Bench) -> None:
-    bench.join()
-    bench.give(Cancel(job(1).jid, bitmap.pack([INDEX])))
-    bench.give(deliver(job(1)))
-    await bench.settle()
-    assert [message.outcome for message in bench.taken() if isinstance(message, Return)] == ["cancelled", "cancelled"]
-    assert bench.device.executions == {}
-
-
-async def test_a_cancel_for_everybody_is_no_news_to_a_device_without_the_job(bench: Bench) -> None:
-    bench.join()
-    bench.give(Cancel(job(1).jid))
-    bench.give(Cancel(job(1).jid, bitmap.pack([INDEX + 1])))
-    assert bench.taken() == []
-    bench.give(deliver(job(1)))
-    await bench.settle()
-    assert bench.device.executions == {job(1).jid: 1}
-
-
-async def test_a_cancel_of_a_finished_job_gets_its_return(bench: Bench) -> None:
-    bench.join()
-    bench.give(deliver(job(1)))
-    await bench.settle()
-    [first] = bench.taken()
-    bench.give(Cancel(job(1).jid), MINE)
-    assert bench.taken() == [first]
-
-
-async def test_a_return_is_sent_again_ever_more_slowly_until_it_is_confirmed(bench: Bench) -> None:
-    bench.join()
-    bench.give(deliver(job(1)))
-    await bench.settle()
-    [first] = bench.taken()
-    again = [second for second in range(1, 200) if first in bench.tick(1.0)]
-    assert again == [5, 10, 20, 40, 80, 140, 200][: len(again)]
-    assert len(again) == 6
-    bench.give(Confirm([job(1).jid]))
-    assert all(first not in bench.tick(1.0) for _ in range(200))
-    assert bench.journal.unconfirmed() == []
-
-
-async def test_unconfirmed_returns_are_sent_again_at_once_after_a_reconnection(bench: Bench) -> None:
-    bench.join()
-    bench.give(deliver(job(1)))
-    await bench.settle()
-    bench.give(deliver(job(2)))
-    await bench.settle()
-    bench.give(Confirm([job(2).jid]))
-    bench.device.lost()
-    bench.taken()
-    bench.join()
-    assert [message.jid for message in bench.tick() if isinstance(message, Return)] == [job(1).jid]
-
-
-async def test_a_confirmation_for_others_is_not_for_this_device(bench: Bench) -> None:
-    bench.join()
-    bench.give(deliver(job(1)))
-    await bench.settle()
-    bench.give(Confirm([job(1).jid], bitmap.pack([INDEX + 1])))
-    assert bench.journal.unconfirmed() == [job(1).jid]
-
-
-# --- hostile bytes -------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("payload", "reason"),
     [
@@ -564,43 +141,3 @@ async def test_bytes_that_are_no_message_are_counted_by_reason(bench: Bench, pay
 )
 async def test_no_bytes_make_a_device_raise(bench: Bench, payload: bytes) -> None:
     bench.device.receive(GROUP, payload)
-
-
-Words = st.lists(
-    st.tuples(st.sampled_from(["deliver", "late", "cancel", "confirm", "lost", "tick", "turn"]), st.integers(1, 6)),
-    max_size=40,
-)
-
-
-@settings(max_examples=100, deadline=None)
-@given(words=Words)
-async def test_whatever_is_said_in_whatever_order_nothing_runs_twice(words: list[tuple[str, int]]) -> None:
-    async with asyncio.TaskGroup() as group:
-        bench = Bench(group, MemoryJournal(results=2, jids=3))
-        bench.join()
-        runs: dict[str, int] = {}
-        outcomes: dict[str, set[str]] = {}
-        for word, number in words:
-            before = dict(bench.device.executions)
-            if word in {"deliver", "late"}:
-                bench.give(deliver(job(number), remaining=300.0 if word == "deliver" else -1.0))
-            elif word == "cancel":
-                bench.give(Cancel(job(number).jid), MINE)
-            elif word == "confirm":
-                bench.give(Confirm([job(number).jid]))
-            elif word == "lost":
-                bench.device.lost()
-                bench.taken()
-                bench.join()
-            elif word == "tick":
-                bench.tick(5.0)
-            else:
-                await bench.settle()
-            assert all(bench.device.executions[jid] == count for jid, count in before.items())
-            for message in bench.taken():
-                if isinstance(message, Return) and not message.why.startswith("journal_forgot"):
-                    outcomes.setdefault(message.jid, set()).add(message.outcome)
-        await bench.settle()
-        runs.update(bench.device.executions)
-        assert all(count == 1 for count in runs.values())
-        assert all(len(told) == 1 for told in outcomes.values())

@@ -52,7 +52,7 @@ class NoProcesses(Rehearsal):
 
 @pytest.fixture
 def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, int]], Fanout]:
-    for name in ("LOOK_SECONDS", "QUIET_WINDOW_SECONDS"):
+    for name in ("LOOK_SECONDS", "QUIET_WINDOW_SECONDS", "CONFIRM_SECONDS"):
         monkeypatch.setattr(measuring, name, 0.001)
 
     def with_counts(counts: dict[str, int]) -> Fanout:

@@ -30,7 +30,7 @@ def test_every_message_is_taken_whatever_pieces_it_comes_in(messages: dict[str, 
     seen: dict[bytes, bytes] = {}
     rest = b""
     for piece in cut(stream, places):
-        rest = reference.take(rest + piece, seen)
+        rest = reference.take(rest + piece, b"", seen)
     assert rest == b""
     assert seen == {topic.encode(): payload for topic, payload in messages.items()}
 
@@ -39,16 +39,23 @@ def test_every_message_is_taken_whatever_pieces_it_comes_in(messages: dict[str, 
 def test_a_remaining_length_of_any_size_is_written_and_read(size: int) -> None:
     seen: dict[bytes, bytes] = {}
     whole = reference.publish("t", bytes(size))
-    assert reference.take(whole[:-1], seen) == whole[:-1]
+    assert reference.take(whole[:-1], b"", seen) == whole[:-1]
     assert not seen
-    assert reference.take(whole + b"\x30", seen) == b"\x30"
+    assert reference.take(whole + b"\x30", b"", seen) == b"\x30"
     assert len(seen[b"t"]) == size
 
 
 def test_other_packets_are_no_answers() -> None:
     seen: dict[bytes, bytes] = {}
-    assert reference.take(b"\xd0\x00" + reference.publish("a", b"1") + b"\xd0\x00", seen) == b""
+    assert reference.take(b"\xd0\x00" + reference.publish("a", b"1") + b"\xd0\x00", b"1", seen) == b""
     assert seen == {b"a": b"1"}
+
+
+def test_a_belated_answer_to_something_earlier_is_no_answer() -> None:
+    seen: dict[bytes, bytes] = {}
+    stream = reference.publish("a", b"now") + reference.publish("a", b"old") + reference.publish("b", b"old")
+    assert reference.take(stream, b"now", seen) == b""
+    assert seen == {b"a": b"now"}
 
 
 def test_it_imports_nothing_but_pythons_own_library() -> None:

@@ -1,0 +1,71 @@
+"""A gateway walks its list of masters until one answers, and takes another list while it runs."""
+
+from __future__ import annotations
+
+import signal
+from typing import Any
+
+import pytest
+
+from gateway.rehearsal import free_port
+from tests.peers.system import System, assert_exactly_once
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
+
+DEVICES = 3
+
+
+def uplink(system: System) -> dict[str, Any]:
+    view: dict[str, Any] = system.view("lisbon")["uplink"]
+    return view
+
+
+def connected_to(system: System, master: str) -> None:
+    address = system.address(master)["address"]
+    system.until(
+        lambda: (uplink(system)["state"], uplink(system)["master"]) == ("connected", address), f"lisbon is with {master}"
+    )
+
+
+def test_a_list_is_walked_past_what_does_not_answer_and_reread_at_sighup(system: System) -> None:
+    system.add_master("north")
+    system.add_master("south")
+    nobody = {"address": f"tcp://127.0.0.1:{free_port()}", "key": system.address("north")["key"]}
+    # An address where another key answers is not the master that is meant.
+    pretender = {"address": system.address("north")["address"], "key": system.address("south")["key"]}
+    system.add_gateway("lisbon", masters=[nobody, pretender, system.address("south")])
+    system.join("lisbon", "south")
+    connected_to(system, "south")
+    assert system.view("north", "/keys")["keys"] == []
+    devices = system.add_swarm(DEVICES, "lisbon")
+    system.present(DEVICES, "lisbon", "south")
+    assert_exactly_once(system.ended("south", system.issue("south", "*", "test.ping")), devices)
+
+    system.change("lisbon", masters=[system.address("north")])
+    system.children["lisbon"].process.send_signal(signal.SIGHUP)
+    system.join("lisbon", "north")
+    connected_to(system, "north")
+    system.present(DEVICES, "north")
+    assert_exactly_once(system.ended("north", system.issue("north", "*", "test.ping")), devices)
+
+    # A list that is wrong changes nothing.
+    before = uplink(system)["since"]
+    system.change("lisbon", masters=[{"address": "south", "key": "?"}])
+    system.children["lisbon"].process.send_signal(signal.SIGHUP)
+    system.until(lambda: "settings not reloaded" in system.log("lisbon"), "the mistake is in the log")
+    assert (uplink(system)["state"], uplink(system)["since"]) == ("connected", before)
+    assert_exactly_once(system.ended("north", system.issue("north", "*", "test.ping")), devices)
+
+
+def test_when_a_master_dies_the_next_one_has_the_site(system: System) -> None:
+    for master in ("north", "south"):
+        system.add_master(master)
+    system.add_gateway("lisbon", "south", "north")
+    system.join("lisbon", "south")
+    devices = system.add_swarm(DEVICES, "lisbon")
+    system.present(DEVICES, "lisbon", "south")
+    system.kill("south")
+    system.join("lisbon", "north")
+    connected_to(system, "north")
+    system.present(DEVICES, "north")
+    assert_exactly_once(system.ended("north", system.issue("north", "*", "test.ping")), devices)

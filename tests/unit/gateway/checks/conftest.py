@@ -1,0 +1,41 @@
+"""What a check looks at, as a test says it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+
+@dataclass
+class Told:
+    """The facts of a station, in memory."""
+
+    folder: str = "/"
+    station: dict[str, Any] = field(
+        default_factory=lambda: {"name": "lisbon", "broker": None, "uplink": None, "devices": 0, "spool_pending": 0}
+    )
+    refused: list[tuple[str, str, str, int]] = field(default_factory=list)
+    keys: list[dict[str, Any]] = field(default_factory=list)
+    sites: list[dict[str, Any]] = field(default_factory=list)
+
+    async def station_view(self) -> dict[str, Any]:
+        return self.station
+
+    def refusals(self) -> list[tuple[str, str, str, int]]:
+        return self.refused
+
+    def state_dir(self) -> str:
+        return self.folder
+
+    def key_views(self) -> list[dict[str, Any]]:
+        return self.keys
+
+    def site_views(self) -> list[dict[str, Any]]:
+        return self.sites
+
+
+@pytest.fixture
+def facts() -> Told:
+    return Told()

@@ -1,0 +1,51 @@
+"""gateway/checks/uplink.py."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.checks.uplink import check
+from tests.unit.gateway.checks.conftest import Told
+
+MASTER = "tcp://192.0.2.1:4510"
+
+
+async def test_a_station_without_masters_has_nothing_to_say(facts: Told) -> None:
+    assert await check(facts) == []
+
+
+async def test_a_connected_uplink_is_ok_and_says_what_is_still_to_send(facts: Told) -> None:
+    facts.station |= {"uplink": {"state": "connected", "last_error": "", "master": MASTER}, "spool_pending": 42}
+    (finding,) = await check(facts)
+    assert (finding.severity, finding.finding) == ("ok", f"connected to {MASTER}, 42 items to send")
+
+
+@pytest.mark.parametrize(
+    ("state", "last_error"),
+    [
+        ("pending", "accept it on central"),
+        # Between two attempts the state is another, and the reason still that nobody has accepted the key.
+        ("waiting", "pending: accept it on central"),
+        ("connecting", "pending: accept it on central"),
+    ],
+)
+async def test_a_key_that_is_not_accepted_yet_is_told_with_the_command(
+    state: str, last_error: str, facts: Told
+) -> None:
+    facts.station["uplink"] = {"state": state, "last_error": last_error, "master": MASTER}
+    (finding,) = await check(facts)
+    assert (finding.severity, finding.fix) == ("warning", "on the master: outstation keys accept lisbon")
+
+
+async def test_a_master_that_does_not_answer_is_a_warning_with_its_reason(facts: Told) -> None:
+    facts.station["uplink"] = {"state": "waiting", "last_error": "no answer in 5 s", "master": MASTER}
+    (finding,) = await check(facts)
+    assert finding.severity == "warning"
+    assert "no answer in 5 s" in finding.finding
+    assert "masters:" in finding.fix
+
+
+async def test_before_the_first_answer_there_is_no_reason_yet(facts: Told) -> None:
+    facts.station["uplink"] = {"state": "connecting", "last_error": "", "master": MASTER}
+    (finding,) = await check(facts)
+    assert "no answer yet" in finding.finding

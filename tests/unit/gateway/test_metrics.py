@@ -1,0 +1,74 @@
+"""gateway/metrics.py."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from gateway.metrics import LOG_EVERY_SECONDS, PEERS_NAMED, Metrics
+from tests.peers.clock import HandClock
+
+
+@pytest.fixture
+def clock() -> HandClock:
+    return HandClock()
+
+
+@pytest.fixture
+def metrics(clock: HandClock) -> Metrics:
+    return Metrics(clock)
+
+
+def test_counters_and_gauges_are_printed_in_order(metrics: Metrics) -> None:
+    metrics.add("outcomes", 3)
+    metrics.add("events")
+    metrics.add("outcomes")
+    metrics.refused("mqtt", "malformed", "os/lisbon/d/x/up/hello")
+    assert metrics.text({"devices": 10.0, "load": 0.5}) == (
+        "outstation_events_total 1\n"
+        "outstation_outcomes_total 4\n"
+        "outstation_devices 10\n"
+        "outstation_load 0.5\n"
+        'outstation_refused_total{link="mqtt",reason="malformed"} 1\n'
+    )
+
+
+def test_ten_thousand_devices_are_not_rounded(metrics: Metrics) -> None:
+    assert metrics.text({"devices": 19_999.0, "spool_pending": 1_234_567.0}) == (
+        "outstation_devices 19999\noutstation_spool_pending 1234567\n"
+    )
+
+
+def test_every_refusal_is_counted_and_its_peer_named(metrics: Metrics) -> None:
+    for _ in range(3):
+        metrics.refused("uplink", "flooding", "lisbon@192.0.2.1")
+    metrics.refused("uplink", "flooding", "madrid@192.0.2.2")
+    assert metrics.refusals == {("uplink", "flooding"): 4}
+    assert metrics.peers.most_common(1) == [(("uplink", "flooding", "lisbon@192.0.2.1"), 3)]
+
+
+def test_a_flood_of_names_is_counted_without_filling_the_memory(metrics: Metrics) -> None:
+    for number in range(PEERS_NAMED + 500):
+        metrics.refused("mqtt", "bad_topic", f"peer {number}")
+    metrics.refused("mqtt", "bad_topic", "peer 0")
+    assert metrics.refusals == {("mqtt", "bad_topic"): PEERS_NAMED + 501}
+    assert len(metrics.peers) == PEERS_NAMED
+    assert metrics.peers["mqtt", "bad_topic", "peer 0"] == 2
+
+
+def test_a_flood_is_logged_once_in_ten_seconds(
+    metrics: Metrics, clock: HandClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, logger="gateway.metrics"):
+        for _ in range(100):
+            metrics.refused("mqtt", "malformed", "one", "x" * 10_000)
+            metrics.refused("mqtt", "oversized", "one")
+        clock.move(LOG_EVERY_SECONDS - 0.1)
+        metrics.refused("mqtt", "malformed", "one")
+        assert len(caplog.records) == 2
+        clock.move(0.2)
+        metrics.refused("mqtt", "malformed", "two\nlines")
+    assert len(caplog.records) == 3
+    assert all(len(record.getMessage()) < 400 for record in caplog.records)
+    assert "\n" not in caplog.records[-1].getMessage()
