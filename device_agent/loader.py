@@ -106,6 +106,7 @@ def _module(name: str) -> ModuleType:
         raise ImportError(f"{type(error).__name__}: {error}") from error
 
 
+@cache
 def _functions_of(module: ModuleType) -> dict[str, Function]:
     return {
         name: member
@@ -122,6 +123,11 @@ def _signature(function: Function) -> inspect.Signature:
     return inspect.Signature([each.replace(annotation=hints.get(each.name, Any)) for each in taken])
 
 
+@cache
+def _host_name(function: Function) -> str:
+    return next(iter(inspect.signature(function).parameters))
+
+
 def _bare(signature: inspect.Signature) -> str:
     return str(
         signature.replace(parameters=[each.replace(annotation=each.empty) for each in signature.parameters.values()])
@@ -131,37 +137,36 @@ def _bare(signature: inspect.Signature) -> str:
 def _bind(name: str, function: Function, arg: list[Any], kwarg: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
     """Arguments as the parameters want them. Raises ``BadArguments``."""
     signature = _signature(function)
-    takes = f"{name} takes {_bare(signature)}"
-    host_name = next(iter(inspect.signature(function).parameters))
+    host_name = _host_name(function)
     if host_name in kwarg:
-        raise BadArguments(f"{takes}; got an unexpected keyword argument {host_name!r}")
+        raise BadArguments(f"{usage(name)}; got an unexpected keyword argument {host_name!r}")
     try:
         bound = signature.bind(*arg, **kwarg)
     except TypeError as error:
-        raise BadArguments(f"{takes}; {error}") from None
+        raise BadArguments(f"{usage(name)}; {error}") from None
     for key, value in bound.arguments.items():
         parameter = signature.parameters[key]
         if parameter.kind is parameter.VAR_POSITIONAL:
-            bound.arguments[key] = tuple(_converted(takes, key, each, parameter.annotation) for each in value)
+            bound.arguments[key] = tuple(_converted(name, key, each, parameter.annotation) for each in value)
         elif parameter.kind is parameter.VAR_KEYWORD:
             bound.arguments[key] = {
-                inner: _converted(takes, inner, each, parameter.annotation) for inner, each in value.items()
+                inner: _converted(name, inner, each, parameter.annotation) for inner, each in value.items()
             }
         else:
-            bound.arguments[key] = _converted(takes, key, value, parameter.annotation)
+            bound.arguments[key] = _converted(name, key, value, parameter.annotation)
     return list(bound.args), bound.kwargs
 
 
-def _converted(takes: str, key: str, value: Any, annotation: Any) -> Any:
+def _converted(name: str, key: str, value: Any, annotation: Any) -> Any:
     if annotation is Any:
         return value
     try:
         # Not strict: what was typed at a command line may arrive as text.
         converted = msgspec.convert(value, annotation, strict=False)
     except msgspec.ValidationError as error:
-        raise BadArguments(f"{takes}; {key}: {error}") from None
+        raise BadArguments(f"{usage(name)}; {key}: {error}") from None
     if isinstance(converted, float) and not math.isfinite(converted):
-        raise BadArguments(f"{takes}; {key}: {converted} is not a finite number")
+        raise BadArguments(f"{usage(name)}; {key}: {converted} is not a finite number")
     return converted
 
 

@@ -46,7 +46,7 @@ class Batch(Struct, frozen=True, tag="batch"):
     epoch: Session
     after: Sequence
     items: Annotated[
-        list[tuple[Sequence, Annotated[bytes, Meta(max_length=limits.MESSAGE_BYTES)]]],
+        list[tuple[Sequence, Annotated[bytes, Meta(max_length=limits.ITEM_BYTES)]]],
         Meta(min_length=1, max_length=limits.BATCH_ITEMS),
     ]
 

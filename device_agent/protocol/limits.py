@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 MESSAGE_BYTES = 256 * 1024
-"""Largest payload on the device link and largest item on the uplink; the broker enforces it too."""
+"""Largest payload on the device link; the broker enforces it too."""
+
+ITEM_BYTES = 1024 * 1024
+"""Largest item of a spool. What a device sent may grow when it is encoded again (a 32-bit float becomes a 64-bit one),
+at most to less than twice its size: an item that was accepted here must never be one that a master refuses."""
 
 UPLINK_FRAME_BYTES = 4 * 1024 * 1024
 """Largest frame on the uplink: a batch of items."""

@@ -261,7 +261,7 @@ def decode_upward(body: bytes) -> Upward:
 
 def decode_item(body: bytes) -> Item:
     """An item of a site's spool. Raises ``Refused``."""
-    item = decode_bounded(_item, body)
+    item = decode_bounded(_item, body, limits.ITEM_BYTES)
     if isinstance(item, OutcomeRecord):
         check_plain(item.value)
         check_finite(item.ended, item.duration, item.seen or 0.0)

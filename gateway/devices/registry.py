@@ -337,8 +337,10 @@ class Registry(Part):
             )
             for device in started
         ]
-        if came or went:
-            events.append(self._bus.event(tags.PRESENCE_CHANGE, {"new": came, "lost": went}))
+        # In pages, so that the event of a whole site's return still fits an item.
+        for start in range(0, max(len(came), len(went)), limits.MANIFEST_PAGE):
+            page = slice(start, start + limits.MANIFEST_PAGE)
+            events.append(self._bus.event(tags.PRESENCE_CHANGE, {"new": came[page], "lost": went[page]}))
         return events
 
     async def _sweep(self) -> None:

@@ -184,7 +184,30 @@ def refusal(decoder: Callable[[bytes], Any], body: bytes) -> str:
 
 def test_a_message_over_its_size_is_refused_before_it_is_read() -> None:
     for decoder, _ in DECODERS.values():
-        assert refusal(decoder, b"\xc0" * (limits.MESSAGE_BYTES + 1)) == "oversized"
+        limit = limits.ITEM_BYTES if decoder is messages.decode_item else limits.MESSAGE_BYTES
+        assert refusal(decoder, b"\xc0" * (limit + 1)) == "oversized"
+
+
+def test_a_return_a_station_accepts_becomes_an_item_a_master_accepts() -> None:
+    # A hostile device sends 32-bit floats, which are 64 bits wide when they are encoded again.
+    floats = b"\xdd" + (50_000).to_bytes(4, "big") + b"\xca\x3f\x80\x00\x01" * 50_000
+    plain = messages.encode(messages.Return(jid=JID, fun="test.ping", outcome="ok", value=None))
+    body = plain.replace(b"\xa5value\xc0", b"\xa5value" + floats)
+    arrived = messages.decode_upward(body)
+    assert isinstance(arrived, messages.Return)
+    item = messages.OutcomeRecord(
+        jid=JID,
+        site="s" * 64,
+        id="d" * 128,
+        fun=arrived.fun,
+        outcome=messages.Outcome.OK,
+        value=arrived.value,
+        why="\N{SNOWMAN}" * limits.WHY_CHARACTERS,
+        ended=1.0,
+    )
+    encoded = messages.encode(item)
+    assert len(encoded) > limits.MESSAGE_BYTES
+    assert messages.decode_item(encoded) == item
 
 
 def test_a_message_of_the_other_direction_is_refused() -> None:

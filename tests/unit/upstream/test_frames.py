@@ -160,7 +160,7 @@ def test_a_batch_is_read_only_when_each_sequence_follows_the_one_before(sequence
     [
         (packed("batch", EPOCH, 0, []), "wrong_type"),
         (packed("batch", EPOCH, 0, [(n + 1, b"") for n in range(limits.BATCH_ITEMS + 1)]), "wrong_type"),
-        (packed("batch", EPOCH, 0, [(1, bytes(limits.MESSAGE_BYTES + 1))]), "wrong_type"),
+        (packed("batch", EPOCH, 0, [(1, bytes(limits.ITEM_BYTES + 1))]), "wrong_type"),
         (packed("batch", EPOCH, 0, [(2**63, b"")]), "wrong_type"),
         (packed("batch", EPOCH, -1, [(1, b"")]), "wrong_type"),
         (packed("batch", "not an epoch", 0, [(1, b"")]), "wrong_type"),
