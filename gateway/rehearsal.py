@@ -110,7 +110,8 @@ class Rehearsal:
         command = list(words) if words[0].startswith("/") else [*program(), *words]
         log = self.folder / f"{name}.log"
         with log.open("ab") as file:
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file)
+            # In a group of its own: Ctrl-C on the terminal is for us, and we stop the children in order.
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, process_group=0)
         self.children[name] = Child(name, process, log)
         return self.children[name]
 

@@ -1,8 +1,8 @@
 """Messages on the uplink: typed, bounded msgpack, one ZeroMQ frame each. Pure.
 
-A site speaks ``SiteHello``, ``Batch``, ``DeviceRecords``, ``Echo``, ``Bye``; a master answers ``SiteWelcome`` or
-``SiteRefused``, ``Confirmed``, ``RecordsConfirmed``, ``EchoReply``, and sends ``Deliver`` and ``Cancel`` as a device
-would get them.
+A site speaks ``SiteHello``, ``Batch``, ``DeviceRecords``, ``Echo`` and ``Bye``. A master answers ``SiteWelcome`` or
+``SiteRefused``, ``HelloAgain``, ``Confirmed``, ``RecordsConfirmed`` and ``EchoReply``, and sends ``Deliver`` and
+``Cancel`` as a device would get them.
 """
 
 from __future__ import annotations
@@ -97,6 +97,10 @@ class SiteRefused(Struct, frozen=True, tag="site_refused"):
     reason: Annotated[str, Meta(max_length=512)]
 
 
+class HelloAgain(Struct, frozen=True, tag="hello_again"):
+    """The master does not know this connection (it restarted, or dropped it): connect anew."""
+
+
 class Confirmed(Struct, frozen=True, tag="confirmed"):
     """Every item up to this sequence is on the master's disk."""
 
@@ -117,7 +121,7 @@ class EchoReply(Struct, frozen=True, tag="echo_reply"):
 
 
 FromSite = SiteHello | Batch | DeviceRecords | Echo | Bye
-FromMaster = SiteWelcome | SiteRefused | Confirmed | RecordsConfirmed | EchoReply | Deliver | Cancel
+FromMaster = SiteWelcome | SiteRefused | HelloAgain | Confirmed | RecordsConfirmed | EchoReply | Deliver | Cancel
 
 _encoder = msgspec.msgpack.Encoder()
 _from_site: msgspec.msgpack.Decoder[FromSite] = msgspec.msgpack.Decoder(FromSite)

@@ -171,6 +171,8 @@ class Sites(Part):
                     raise Refused("malformed", f"{len(parts)} frames, expected 2")
                 body = parts[1].bytes
                 if (peer is None or not peer.accepted) and len(body) > QUARANTINE_HELLO_BYTES:
+                    if peer is None:
+                        await self._answer(identity, frames.HelloAgain())
                     raise Refused("not_accepted", "only a hello is heard before a key is accepted")
                 await self._handle(identity, key, address, peer, frames.decode_from_site(body))
             except Refused as refusal:
@@ -182,7 +184,10 @@ class Sites(Part):
         if isinstance(frame, frames.SiteHello):
             await self._hello(identity, key, address, frame)
             return
-        if peer is None or not peer.accepted:
+        if peer is None:
+            await self._answer(identity, frames.HelloAgain())
+            raise Refused("no_hello", "a connection begins with a hello")
+        if not peer.accepted:
             raise Refused("not_accepted", "only a hello is heard before a key is accepted")
         peer.heard = self._clock.monotonic()
         self._watch.site_heard(peer.site)
@@ -311,11 +316,17 @@ class Sites(Part):
             await self._send(peer, frame)
 
     async def _send(self, peer: Peer, frame: frames.FromMaster) -> None:
+        failure = await self._answer(peer.identity, frame)
+        if failure:
+            self._drop(peer, failure)
+
+    async def _answer(self, identity: bytes, frame: frames.FromMaster) -> str:
+        """Send without waiting, since one peer that does not read must not hold up the others; "" or what failed."""
         assert self._socket is not None
         try:
-            # Never waits: one site that does not read must not hold up the others.
-            await self._socket.send_multipart([peer.identity, frames.encode(frame)], flags=zmq.NOBLOCK)
+            await self._socket.send_multipart([identity, frames.encode(frame)], flags=zmq.NOBLOCK)
         except zmq.Again:
-            self._drop(peer, "it does not read what it is sent")
+            return "it does not read what it is sent"
         except zmq.ZMQError as error:
-            self._drop(peer, f"it cannot be reached ({error})")
+            return f"it cannot be reached ({error})"
+        return ""

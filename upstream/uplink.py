@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -81,7 +82,7 @@ class Uplink(Part):
         self._clock = clock
         self._context: zmq.asyncio.Context | None = None
         self._socket: zmq.asyncio.Socket | None = None
-        self._index = 0
+        self._master = self._masters[0]
         self._state = "connecting"
         self._since = clock.wall()
         self._last_error = ""
@@ -102,11 +103,16 @@ class Uplink(Part):
         """Give what is spooled a moment to be confirmed, then say goodbye."""
         if self._socket is None or self._state != "connected":
             return
-        async with asyncio.timeout(self.drain_seconds * 0.8):
-            while await self._outgoing.read(self._confirmed):
-                self._confirmation.clear()
-                await self._confirmation.wait()
-        await self._send(frames.Bye())
+        try:
+            async with asyncio.timeout(self.drain_seconds * 0.8):
+                while await self._outgoing.read(seen := self._confirmed):
+                    if self._confirmed == seen:
+                        self._confirmation.clear()
+                        await self._confirmation.wait()
+        except TimeoutError:
+            log.warning("stopping with items that no master has confirmed; they stay on disk and go up later")
+        if self._socket is not None:
+            await self._send(frames.Bye())
 
     async def close(self) -> None:
         """Free the sockets."""
@@ -123,7 +129,7 @@ class Uplink(Part):
         """Where the link stands, with the truth about the next attempt."""
         return {
             "state": self._state,
-            "master": self._masters[self._index].address,
+            "master": self._master.address,
             "since": self._since,
             "last_error": self._last_error,
             "next_attempt": self._next_attempt,
@@ -135,11 +141,15 @@ class Uplink(Part):
         state, action = failover.step(failover.State(count=len(self._masters)), failover.Event.STARTED)
         while True:
             if isinstance(action, failover.Connect):
-                self._index = action.index
-                if action.after_round == 0:
-                    waits.reset()
-                else:
+                if action.after_round:
                     await self._pause(waits.next())
+                if self._reload.is_set():
+                    # The walk was in another list than there is now.
+                    self._reload.clear()
+                    waits.reset()
+                    state, action = failover.step(failover.State(count=len(self._masters)), failover.Event.STARTED)
+                    continue
+                self._master = self._masters[action.index]
             welcomed = False
             try:
                 async with asyncio.TaskGroup() as session:
@@ -157,17 +167,8 @@ class Uplink(Part):
             finally:
                 self._disconnect()
             self._set_state("disconnected")
-            log.warning(
-                "uplink lost master=%s reason=%s",
-                self._masters[self._index % len(self._masters)].address,
-                self._last_error,
-            )
-            if self._reload.is_set():
-                self._reload.clear()
-                state, action = failover.step(failover.State(count=len(self._masters)), failover.Event.STARTED)
-            else:
-                event = failover.Event.LOST if welcomed else failover.Event.NO_ANSWER
-                state, action = failover.step(state, event)
+            log.warning("uplink lost master=%s reason=%s", self._master.address, self._last_error)
+            state, action = failover.step(state, failover.Event.LOST if welcomed else failover.Event.NO_ANSWER)
 
     async def _pause(self, seconds: float) -> None:
         self._next_attempt = self._clock.wall() + seconds
@@ -185,18 +186,18 @@ class Uplink(Part):
 
     async def _connect(self) -> None:
         assert self._context is not None
-        master = self._masters[self._index]
+        master = self._master
         self._set_state("connecting")
         socket = self._context.socket(zmq.DEALER)
         socket.linger = 0
         socket.sndhwm = socket.rcvhwm = 1000
         socket.maxmsgsize = limits.UPLINK_FRAME_BYTES
-        socket.curve_serverkey = master.key.encode("ascii")
         socket.curve_publickey = self._keys.public.encode("ascii")
         socket.curve_secretkey = self._keys.secret.encode("ascii")
         socket.heartbeat_ivl, socket.heartbeat_timeout, socket.heartbeat_ttl = 15_000, 45_000, 45_000
         self._socket = socket
         try:
+            socket.curve_serverkey = master.key.encode("ascii")
             socket.connect(master.address)
         except zmq.ZMQError as error:
             raise LinkLost(f"cannot connect to {master.address}: {error}") from None
@@ -256,10 +257,10 @@ class Uplink(Part):
                     raise Refused("malformed", f"{len(parts)} frames, expected 1")
                 return frames.decode_from_master(parts[0])
             except Refused as refusal:
-                self._refusals.refused("uplink", refusal.reason, self._masters[self._index].address, refusal.detail)
+                self._refusals.refused("uplink", refusal.reason, self._master.address, refusal.detail)
 
     async def _receive(self) -> None:
-        master = self._masters[self._index].address
+        master = self._master.address
         while True:
             match await self._next_frame():
                 case Deliver(job=job, remaining=remaining):
@@ -276,6 +277,8 @@ class Uplink(Part):
                     self._records_confirmation.set()
                 case frames.SiteRefused(state=state, reason=reason):
                     raise LinkLost(f"{state}: {reason}")
+                case frames.HelloAgain():
+                    raise LinkLost("the master does not know this connection any more")
                 case frames.EchoReply() | frames.SiteWelcome():
                     pass
 
@@ -288,6 +291,7 @@ class Uplink(Part):
 
     async def _send_items(self) -> None:
         sent = self._confirmed
+        under_way: deque[int] = deque()
         while True:
             self._outgoing.changed.clear()
             items = await self._outgoing.read(sent)
@@ -296,7 +300,12 @@ class Uplink(Part):
                 continue
             await self._send(frames.Batch(self._outgoing.epoch, sent, items))
             sent = items[-1][0]
-            while sent - self._confirmed > limits.BATCHES_IN_FLIGHT * limits.BATCH_ITEMS:
+            under_way.append(sent)
+            # Counted in batches, as the master does: a batch of large items holds few of them.
+            while len(under_way) >= limits.BATCHES_IN_FLIGHT:
+                if under_way[0] <= self._confirmed:
+                    under_way.popleft()
+                    continue
                 self._confirmation.clear()
                 await self._confirmation.wait()
 

@@ -53,3 +53,6 @@ class Returns(Protocol):
 
     async def returned(self, device: str, message: Return) -> None:
         """The device answered. Waits while the station has too much uncommitted."""
+
+    async def settle(self) -> None:
+        """Return when all that was told is on disk and its devices are told so: before a link closes."""

@@ -96,6 +96,10 @@ class MqttDownlink(Part):
         except TimeoutError:
             log.warning("started without the broker broker=%s", self._link.address)
 
+    async def drain(self) -> None:
+        """Tell the devices what is on disk, while there is a link to tell them by."""
+        await self._returns.settle()
+
     def status(self) -> dict[str, Any]:
         """The link to the broker, as the API shows it."""
         state = self._link.state

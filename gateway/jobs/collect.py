@@ -90,6 +90,10 @@ class Collection(Part):
         self.spawn(self._confirm_devices(), "confirm")
 
     async def drain(self) -> None:
+        """Wait until all that arrived is on disk."""
+        await self._idle.wait()
+
+    async def settle(self) -> None:
         """Wait until all that arrived is on disk, and tell the devices."""
         await self._idle.wait()
         await self._send_confirmations()

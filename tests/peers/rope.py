@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 import zmq
@@ -26,6 +27,16 @@ ECHO_SECONDS = 0.1
 EPOCH = "0123456789abcdef"
 
 Frame = TypeVar("Frame")
+
+_ENDS = {
+    event.to_bytes(2, sys.byteorder)
+    for event in (
+        zmq.EVENT_DISCONNECTED,
+        zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL,
+        zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL,
+        zmq.EVENT_HANDSHAKE_FAILED_AUTH,
+    )
+}
 
 
 def new_keys() -> CurveKeys:
@@ -211,6 +222,8 @@ class PlayedSite:
 
     def __init__(self, socket: zmq.asyncio.Socket) -> None:
         self.socket = socket
+        self.news: zmq.asyncio.Socket = socket.get_monitor_socket()
+        """What becomes of the connection (zmq_socket_monitor(3))."""
         self.heard: list[FromMaster] = []
 
     async def say(self, *sent: FromSite | bytes) -> None:
@@ -223,6 +236,17 @@ class PlayedSite:
         """The first words."""
         fields: dict[str, Any] = {"protocol": frames.PROTOCOL, "site": site, "epoch": epoch, "release": "0", **changed}
         await self.say(frames.SiteHello(**fields))
+
+    async def try_hello(self, site: str = "lisbon") -> None:
+        """Speak without having been let in; returns when the connection has ended."""
+        with suppress(zmq.Again):
+            await self.socket.send(
+                frames.encode(frames.SiteHello(protocol=frames.PROTOCOL, site=site, epoch=EPOCH, release="0")),
+                flags=zmq.NOBLOCK,
+            )
+        async with asyncio.timeout(SECONDS):
+            while (await self.news.recv_multipart())[0][:2] not in _ENDS:
+                pass
 
     async def hears(self, kind: type[Frame]) -> Frame:
         """The next frame of this kind; others are kept in ``heard``."""
