@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from device_agent.protocol.messages import DeviceId, SiteId
+from device_agent.errors import ConfigInvalid
+from device_agent.protocol.messages import DEVICE_ID_PATTERN, DeviceId, SiteId
 
 DRAIN_MAX_SECONDS = 20.0
 """What the unit's stop timeout leaves room for."""
@@ -50,5 +52,14 @@ class AgentSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     ] = "info"
 
     def device_id(self) -> str:
-        """The id in force."""
-        return self.id if self.id is not None else socket.gethostname()
+        """The id in force. Raises ``ConfigInvalid`` when the host name cannot be one."""
+        name = self.id if self.id is not None else socket.gethostname()
+        if re.match(DEVICE_ID_PATTERN, name) is None:
+            raise ConfigInvalid(
+                "this machine's host name cannot be a device's id",
+                where="id",
+                found=repr(name),
+                allowed="1 to 128 of letters, digits and _ . : @ - (not first: . : @ -)",
+                hint="set id: in the settings",
+            )
+        return name

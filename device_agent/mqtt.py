@@ -35,6 +35,9 @@ STEADY_SECONDS = 5.0
 PUBLISHES_UNDER_WAY = 100
 """The client's cost for one publish grows with those that wait: four times as much at 10,000 as at 100."""
 
+INCOMING_BYTES = 64 * 1024 * 1024
+"""Payloads that wait to be handled, beside the bound on their number."""
+
 MESSAGES_PER_TURN = 64
 """Messages handled before other tasks get a turn."""
 
@@ -261,14 +264,25 @@ class MqttLink:
 
 
 def _counting_queue(count: Callable[[str], None]) -> type[asyncio.Queue[aiomqtt.Message]]:
-    """The client's incoming queue, which counts what it has no room for. The client itself would only log it."""
+    """The client's incoming queue, bounded in bytes too, which counts what it has no room for.
+
+    The client itself would only log it. What is dropped here is sent again by whoever sent it.
+    """
 
     class CountingQueue(asyncio.Queue[aiomqtt.Message]):
+        _held_bytes = 0
+
         def put_nowait(self, item: aiomqtt.Message) -> None:
-            if self.full():
+            if self.full() or self._held_bytes > INCOMING_BYTES:
                 count("mqtt_incoming_dropped")
             else:
+                self._held_bytes += len(item.payload)
                 super().put_nowait(item)
+
+        def get_nowait(self) -> aiomqtt.Message:
+            item = super().get_nowait()
+            self._held_bytes -= len(item.payload)
+            return item
 
     return CountingQueue
 

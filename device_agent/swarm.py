@@ -233,6 +233,9 @@ class Swarm(Part):
     async def drain(self) -> None:
         """Every device says goodbye; then wait until the sockets have taken it."""
         self.stopping = True
+        for member in self.members:
+            # An execution that ends lets the next job begin, and nobody would end that one.
+            member.device.jobs.draining = True
         for execution in list(self._executions):
             execution.cancel()
         self._leaving = sum(member.open for member in self.members)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from device_agent.clock import Clock
 from device_agent.protocol import tags
-from device_agent.protocol.messages import Event, decode_value, encode_value
+from device_agent.protocol.messages import Event, decode_stored, encode_value
 from gateway.metrics import Metrics
 from gateway.spool.queue import Spool
 from gateway.store.reader import Reader
@@ -21,6 +21,8 @@ log = logging.getLogger(__name__)
 SUBSCRIBER_EVENTS = 10_000
 KEPT_EVENTS = 100_000
 PRUNE_EVERY = 5_000
+HISTORY_PAGE = 500
+NEWEST = 2**62
 
 _KEEP = "INSERT INTO events (tag, data, stamp, site) VALUES (?, ?, ?, ?)"
 
@@ -74,7 +76,11 @@ class Bus:
             return
         self._spool.added()
         self.publish(events)
-        self._since_prune += len(events)
+        await self.kept(len(events))
+
+    async def kept(self, count: int) -> None:
+        """So many events were put on disk: from time to time the oldest give way."""
+        self._since_prune += count
         if self._since_prune >= PRUNE_EVERY:
             self._since_prune = 0
             try:
@@ -106,15 +112,19 @@ class Bus:
 
     async def history(self, pattern: str, count: int) -> list[Event]:
         """The newest kept events that match, oldest first."""
-        rows = await self._reader.rows(
-            "SELECT tag, data, stamp, site FROM events ORDER BY id DESC LIMIT ?", (KEPT_EVENTS,)
-        )
-        found = []
-        for tag, data, stamp, site in rows:
-            if tags.matches(pattern, tag):
-                found.append(Event(tag=tag, data=decode_value(data), stamp=stamp, site=site))
-                if len(found) >= count:
-                    break
+        found: list[Event] = []
+        before = NEWEST
+        while len(found) < count:
+            rows = await self._reader.rows(
+                "SELECT id, tag, data, stamp, site FROM events WHERE id < ? ORDER BY id DESC LIMIT ?",
+                (before, HISTORY_PAGE),
+            )
+            for row, tag, data, stamp, site in rows:
+                before = row
+                if tags.matches(pattern, tag) and len(found) < count:
+                    found.append(Event(tag=tag, data=decode_stored(data), stamp=stamp, site=site))
+            if len(rows) < HISTORY_PAGE:
+                break
         return found[::-1]
 
     async def prune(self) -> None:

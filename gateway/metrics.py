@@ -28,10 +28,12 @@ class Metrics:
         self.counters[name] += amount
 
     def refused(self, link: str, reason: str, peer: str, detail: str = "") -> None:
-        """Count one refusal; the peer is named while there is room for another name."""
+        """Count one refusal; the most refused peers keep their names."""
         self.refusals[link, reason] += 1
-        if (link, reason, peer) in self.peers or len(self.peers) < PEERS_NAMED:
-            self.peers[link, reason, peer] += 1
+        self.peers[link, reason, peer] += 1
+        if len(self.peers) > PEERS_NAMED:
+            # Made-up names come once each; who is refused again and again stays.
+            del self.peers[min(self.peers, key=self.peers.__getitem__)]
         now = self._clock.monotonic()
         if now - self._logged.get((link, reason), -LOG_EVERY_SECONDS) >= LOG_EVERY_SECONDS:
             self._logged[link, reason] = now

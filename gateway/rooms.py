@@ -28,6 +28,7 @@ from gateway.jobs.accept import Acceptance
 from gateway.jobs.close import Closing
 from gateway.jobs.collect import Collection
 from gateway.jobs.deliver import Delivery
+from gateway.jobs.intake import Intake
 from gateway.jobs.open_jobs import OpenJobs
 from gateway.jobs.retention import Retention
 from gateway.jobs.views import JobViews
@@ -62,7 +63,14 @@ class Rooms:
             writer=writer, reader=reader, bus=bus, registry=self.registry, enrollment=self.enrollment, clock=clock
         )
         self.closing = Closing(
-            site=name, open_jobs=self.open_jobs, writer=writer, spool=spool, bus=bus, metrics=metrics, clock=clock
+            site=name,
+            open_jobs=self.open_jobs,
+            writer=writer,
+            reader=reader,
+            spool=spool,
+            bus=bus,
+            metrics=metrics,
+            clock=clock,
         )
         self.collection = Collection(
             site=name,
@@ -130,7 +138,9 @@ class Rooms:
         )
         self.retention = Retention(writer=writer, keep_seconds=settings.jobs.keep_hours * 3600.0, clock=clock)
         self.views = JobViews(open_jobs=self.open_jobs, reader=reader, site_book=self.site_book, clock=clock)
+        self.intake = Intake(self.acceptance, self.delivery, clock)
         self.registry.on_move(self.delivery.moved)
+        self.registry.ask_accepted(lambda site: self.enrollment.of_site(site) is not None)
         self.site_book.on_up(self.delivery.site_up)
 
     def parts_before_recovery(self) -> list[Part]:
@@ -139,7 +149,7 @@ class Rooms:
 
     def parts_after_recovery(self) -> list[Part]:
         """What works on jobs."""
-        return [self.collection, self.delivery, self.retention]
+        return [self.collection, self.delivery, self.intake, self.retention]
 
     def operations(self, stopping: asyncio.Event) -> list[Operation]:
         """The whole API, noun by noun."""
@@ -157,11 +167,3 @@ class Rooms:
             *SitesApi(site_book=self.site_book, enrollment=self.enrollment, keys=self.keys).operations(),
             *EventsApi(bus=self.bus, stopping=stopping).operations(),
         ]
-
-
-class Intake:
-    """What comes from above, to the two rooms it concerns: implements ``upstream.ports.JobIntake``."""
-
-    def __init__(self, acceptance: Acceptance, delivery: Delivery) -> None:
-        self.accept_from_above = acceptance.accept_from_above
-        self.cancel_from_above = delivery.cancel_from_above

@@ -34,7 +34,7 @@ from gateway.broker.part import BrokerPart
 from gateway.config import BrokerSettings, SitesSettings, StationSettings
 from gateway.downlinks.mqtt import MqttDownlink
 from gateway.jobs.recover import recover
-from gateway.rooms import Intake, Rooms
+from gateway.rooms import Rooms
 from upstream.sites import Sites
 from upstream.uplink import MasterAddress, Uplink
 
@@ -115,6 +115,8 @@ class Station:
 
     async def _open_devices(self, stack: contextlib.AsyncExitStack, rooms: Rooms, settings: BrokerSettings) -> None:
         broker_part = BROKERS[settings.mode](settings.host, settings.port)
+        if isinstance(broker_part, EmbeddedBroker):
+            broker_part.count_devices(rooms.registry.present)
         await stack.enter_async_context(broker_part)
         mqtt = MqttDownlink(
             site=self._settings.name,
@@ -154,7 +156,7 @@ class Station:
             echo_seconds=self._settings.uplink.echo_seconds,
             outgoing=rooms.spool,
             roll=rooms.registry,
-            intake=Intake(rooms.acceptance, rooms.delivery),
+            intake=rooms.intake,
             refusals=rooms.metrics,
             clock=self._clock,
         )
@@ -187,6 +189,9 @@ def main(role: Role, config: Path) -> int:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     try:
         uvloop.run(_until_stopped(role, settings, config))
+    except asyncio.CancelledError:
+        log.critical("cut short by a second signal: what was not finished is on disk and goes on at the next start")
+        return EXIT_NOT_ALL_OK
     except BaseExceptionGroup as crashed:
         errors = leaves(crashed)
         for error in errors:

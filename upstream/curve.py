@@ -65,11 +65,15 @@ def load_or_make(path: Path) -> CurveKeys:
         text = path.read_text(encoding="ascii")
     except FileNotFoundError:
         public, secret = (part.decode("ascii") for part in zmq.curve_keypair())
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        # Written beside and renamed: a crash in between leaves no half of a key.
+        fresh = path.with_suffix(".new")
+        fresh.unlink(missing_ok=True)
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="ascii") as file:
             file.write(f"public {public}\nsecret {secret}\n")
             file.flush()
             os.fsync(file.fileno())
+        fresh.rename(path)
         return CurveKeys(public, secret)
     except UnicodeDecodeError:
         text = ""

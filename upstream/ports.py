@@ -34,6 +34,12 @@ class Outgoing(Protocol):
     async def confirm(self, sequence: int) -> None:
         """A master has everything up to this sequence on disk."""
 
+    async def reaches(self, sequence: int) -> bool:
+        """Whether this store ever gave out a sequence that high."""
+
+    async def renew_epoch(self) -> None:
+        """Number from now on under another name."""
+
 
 class Roll(Protocol):
     """A station's registry, as seen by the uplink."""

@@ -46,10 +46,9 @@ class Peer:
     release: str
     accepted: bool
     heard: float
-    work: asyncio.Queue[frames.Batch | frames.DeviceRecords] = field(
+    work: asyncio.Queue[frames.Batch | frames.DeviceRecords | None] = field(
         default_factory=lambda: asyncio.Queue(maxsize=QUEUED_FRAMES)
     )
-    worker: asyncio.Task[None] | None = None
 
 
 class Sites(Part):
@@ -80,6 +79,7 @@ class Sites(Part):
         self._clock = clock
         self._peers: dict[bytes, Peer] = {}
         self._by_site: dict[str, Peer] = {}
+        self._workers: dict[str, asyncio.Task[None]] = {}
         self._context: zmq.asyncio.Context | None = None
         self._socket: zmq.asyncio.Socket | None = None
         self.address = ""
@@ -253,24 +253,28 @@ class Sites(Part):
             }[state]
             await self._send(peer, frames.SiteRefused(state, reason))
             return
-        if peer.accepted:
+        if peer.accepted or self._peers.get(peer.identity) is not peer:
+            # Dropped while it was judged, or welcome already.
             return
         earlier = self._by_site.get(peer.site)
         if earlier is not None:
             self._drop(earlier, "it connected again")
         peer.accepted = True
         self._by_site[peer.site] = peer
-        peer.worker = self.spawn(self._work(peer), f"work/{peer.site}")
+        worker = self.spawn(self._work(peer, self._workers.get(peer.site)), f"work/{peer.site}")
+        self._workers[peer.site] = worker
 
-    async def _work(self, peer: Peer) -> None:
+    async def _work(self, peer: Peer, predecessor: asyncio.Task[None] | None) -> None:
         """Commit what one site sends, in order, and confirm it; other sites do not wait for it."""
         who = f"{peer.site}@{peer.address}"
+        if predecessor is not None:
+            # It may be in the middle of a commit: where the site goes on is known when that is done.
+            await asyncio.wait({predecessor})
         try:
             confirmed, revision = await self._inbox.position(peer.site, peer.epoch)
             await self._send(peer, frames.SiteWelcome(self._station, confirmed, revision))
             await self._watch.site_up(peer.site, peer.release, peer.address)
-            while True:
-                frame = await peer.work.get()
+            while (frame := await peer.work.get()) is not None:
                 try:
                     if isinstance(frame, frames.Batch):
                         confirmed = await self._commit_items(peer, frame, confirmed)
@@ -303,8 +307,10 @@ class Sites(Part):
 
     def _drop(self, peer: Peer, why: str) -> None:
         self._peers.pop(peer.identity, None)
-        if peer.worker is not None:
-            peer.worker.cancel()
+        # The worker finishes the frame it is at and then ends: torn from a commit, it would forget what is on disk.
+        while not peer.work.empty():
+            peer.work.get_nowait()
+        peer.work.put_nowait(None)
         if self._by_site.get(peer.site) is peer:
             del self._by_site[peer.site]
             log.info("site dark site=%s reason=%s", peer.site, why)

@@ -93,6 +93,7 @@ class Uplink(Part):
         self._confirmation = asyncio.Event()
         self._records_confirmation = asyncio.Event()
         self._heard = 0.0
+        self._stopping = False
 
     async def open(self) -> None:
         """Start walking the list; a gateway is ready without any master."""
@@ -101,6 +102,7 @@ class Uplink(Part):
 
     async def drain(self) -> None:
         """Give what is spooled a moment to be confirmed, then say goodbye."""
+        self._stopping = True
         if self._socket is None or self._state != "connected":
             return
         try:
@@ -167,6 +169,9 @@ class Uplink(Part):
             finally:
                 self._disconnect()
             self._set_state("disconnected")
+            if self._stopping:
+                # The cancellation may have come in this moment; a TaskGroup with errors of its own swallows it.
+                return
             log.warning("uplink lost master=%s reason=%s", self._master.address, self._last_error)
             state, action = failover.step(state, failover.Event.LOST if welcomed else failover.Event.NO_ANSWER)
 
@@ -223,6 +228,10 @@ class Uplink(Part):
                     continue
                 raise LinkLost(f"{answer.state}: {answer.reason}")
             self._refusals.refused("uplink", "before_welcome", master.address)
+        if not await self._outgoing.reaches(answer.confirmed):
+            # A store restored from a backup would number new items as old ones, which the master has had.
+            await self._outgoing.renew_epoch()
+            raise LinkLost("the master knows more of this store than is in it: going on under a new epoch")
         self._confirmed, self._records_confirmed = answer.confirmed, answer.revision
         self._heard = self._clock.monotonic()
         await self._let_go(answer.confirmed)
@@ -294,7 +303,10 @@ class Uplink(Part):
         under_way: deque[int] = deque()
         while True:
             self._outgoing.changed.clear()
-            items = await self._outgoing.read(sent)
+            try:
+                items = await self._outgoing.read(sent)
+            except OutstationError as error:
+                raise LinkLost(f"the spool cannot be read: {error.what}") from None
             if not items:
                 await self._outgoing.changed.wait()
                 continue
@@ -312,7 +324,10 @@ class Uplink(Part):
     async def _send_records(self) -> None:
         while True:
             self._roll.changed.clear()
-            records = await self._roll.records_after(self._records_confirmed)
+            try:
+                records = await self._roll.records_after(self._records_confirmed)
+            except OutstationError as error:
+                raise LinkLost(f"the registry cannot be read: {error.what}") from None
             if not records:
                 await self._roll.changed.wait()
                 continue

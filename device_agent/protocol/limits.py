@@ -33,6 +33,9 @@ ARGUMENTS = 256
 WHY_CHARACTERS = 4096
 GRAINS_BYTES = 32 * 1024
 DEVICES_PER_STATION = 20_000
+LEAF_SITES = 1000
+"""Sites that a station knows through relays."""
+
 MANIFEST_PAGE = 2000
 """Device ids in one manifest page: 2,000 of the longest ids stay under MESSAGE_BYTES with room to spare."""
 

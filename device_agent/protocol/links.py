@@ -51,8 +51,8 @@ class Returns(Protocol):
     def running(self, device: str, jid: str) -> None:
         """The device has the job."""
 
-    async def returned(self, device: str, message: Return) -> None:
-        """The device answered. Waits while the station has too much uncommitted."""
+    async def returned(self, device: str, message: Return, size: int) -> None:
+        """The device answered, in so many bytes. Waits while the station has too much uncommitted."""
 
     async def settle(self) -> None:
         """Return when all that was told is on disk and its devices are told so: before a link closes."""

@@ -30,6 +30,8 @@ TargetType = Literal["glob", "list", "pcre", "grain", "compound"]
 Late = Literal["drop", "run"]
 DeviceOutcome = Literal["ok", "failed", "refused", "expired", "timed_out", "unknown", "cancelled"]
 Session = Annotated[str, Meta(pattern=r"^[0-9a-f]{16}$(?!\n)")]
+Retcode = Annotated[int, Meta(ge=-(2**31), lt=2**31)]
+Executions = Annotated[int, Meta(ge=0, lt=2**31)]
 Why = Annotated[str, Meta(max_length=limits.WHY_CHARACTERS)]
 Bitmap = Annotated[bytes, Meta(max_length=limits.DEVICES_PER_STATION // 8 + 1)]
 Tag = Annotated[str, Meta(min_length=1, max_length=512)]
@@ -129,11 +131,11 @@ class Return(Struct, frozen=True, kw_only=True, tag="return"):
     jid: Jid
     fun: Annotated[str, Meta(max_length=130)]
     outcome: DeviceOutcome
-    retcode: Annotated[int, Meta(ge=-(2**31), lt=2**31)] = 0
+    retcode: Retcode = 0
     value: Any = None
     why: Why = ""
     duration: Annotated[float, Meta(ge=0)] = 0.0
-    executions: Annotated[int, Meta(ge=0, lt=2**31)] = 0
+    executions: Executions = 0
 
 
 Upward = Hello | Beat | Gone | Running | Return
@@ -150,9 +152,9 @@ class Manifest(Struct, frozen=True, kw_only=True, tag="manifest"):
     jid: Jid
     site: SiteId
     ids: Annotated[list[DeviceId], Meta(max_length=limits.MANIFEST_PAGE)]
-    count: int
-    digest: bytes
-    revision: int
+    count: Annotated[int, Meta(ge=0, le=limits.MANIFEST_PAGE)]
+    digest: Annotated[bytes, Meta(max_length=32)]
+    revision: Annotated[int, Meta(ge=0, le=2**63 - 1)]
     final: bool
 
 
@@ -164,14 +166,14 @@ class OutcomeRecord(Struct, frozen=True, kw_only=True, tag="outcome"):
     id: DeviceId
     fun: Annotated[str, Meta(max_length=130)]
     outcome: Outcome
-    retcode: int = 0
+    retcode: Retcode = 0
     value: Any = None
     why: Why = ""
     seen: WallSeconds | None = None
     """When the device was last heard, for an outcome that is about silence."""
     ended: WallSeconds
-    duration: float = 0.0
-    executions: int = 0
+    duration: Annotated[float, Meta(ge=0)] = 0.0
+    executions: Executions = 0
 
 
 class Close(Struct, frozen=True, kw_only=True, tag="close"):
@@ -179,7 +181,7 @@ class Close(Struct, frozen=True, kw_only=True, tag="close"):
 
     jid: Jid
     site: SiteId
-    counts: dict[str, int]
+    counts: Annotated[dict[str, Annotated[int, Meta(ge=0, lt=2**31)]], Meta(max_length=len(Outcome))]
 
 
 class Event(Struct, frozen=True, kw_only=True, tag="event"):
@@ -188,17 +190,17 @@ class Event(Struct, frozen=True, kw_only=True, tag="event"):
     tag: Tag
     data: dict[str, Any]
     stamp: WallSeconds
-    site: str = ""
+    site: SiteId
 
 
-class LocalJob(Struct, frozen=True, tag="local_job"):
-    """A job that was issued at this site itself, so that the masters above know what the items after it are about."""
+class JobDefinition(Struct, frozen=True, tag="job_definition"):
+    """The job that the items after it are about: a master that did not issue it can make sense of them."""
 
     job: bytes
     site: SiteId
 
 
-Item = Manifest | OutcomeRecord | Close | Event | LocalJob
+Item = Manifest | OutcomeRecord | Close | Event | JobDefinition
 
 # --- bytes ---------------------------------------------------------------------------------------------------------
 
@@ -227,6 +229,11 @@ def decode_value(body: bytes) -> Any:
     value = decode_bounded(_value, body)
     check_plain(value)
     return value
+
+
+def decode_stored(body: bytes) -> Any:
+    """A plain value that this program itself put on disk, after it was checked; of any size."""
+    return _value.decode(body)
 
 
 def decode_job(body: bytes) -> Job:
@@ -304,7 +311,7 @@ def check_plain(value: object, depth: int = 0) -> None:
 
 
 def check_finite(*numbers: float) -> None:
-    """Refuse times that no clock can show: not a number, infinite, or past the year 9999."""
+    """Refuse times that no calendar has: not a number, infinite, before the year 1 or after the year 9999."""
     for number in numbers:
-        if not -1e12 < number < 2.5e11:
+        if not -6.2e10 < number < 2.5e11:
             raise Refused("wrong_type", f"{number} is not a time")

@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from device_agent.errors import ConfigInvalid, NotFound
+from device_agent.errors import ConfigInvalid, NotFound, StationFailed
 from device_agent.parts import Part
 from gateway.api.openapi import document
 from gateway.api.operation import Asked, Operation, failure
@@ -60,6 +60,7 @@ class ApiServer(Part):
         self._on_stop = on_stop
         self._server: _Server | None = None
         self._serving: asyncio.Task[None] | None = None
+        self._claimed = False
 
     async def open(self) -> None:
         """Listen. Raises ``ConfigInvalid`` when the socket cannot be made, or another station answers there."""
@@ -72,7 +73,7 @@ class ApiServer(Part):
         operations = [*self._operations, Operation("GET", "/openapi.json", "This document", describe)]
         described.update(document(operations))
         routes = [Route(each.path, each.serve, methods=[each.method]) for each in operations]
-        app = Starlette(routes=routes, exception_handlers={404: _no_such_path, 405: _no_such_path})
+        app = Starlette(routes=routes, exception_handlers={404: _no_such_path, 405: _no_such_path, Exception: _fault})
         self._server = _Server(
             uvicorn.Config(
                 app,
@@ -99,8 +100,9 @@ class ApiServer(Part):
             await asyncio.wait({self._serving})
 
     async def close(self) -> None:
-        """Remove the socket."""
-        self._path.unlink(missing_ok=True)
+        """Remove the socket, unless it is another station's."""
+        if self._claimed:
+            self._path.unlink(missing_ok=True)
 
     def _claim(self) -> None:
         """Leave an unused socket file with the right mode at the path; the server keeps the mode it finds."""
@@ -124,6 +126,7 @@ class ApiServer(Part):
         try:
             with socket.socket(socket.AF_UNIX) as claim:
                 claim.bind(str(self._path))
+            self._claimed = True
             self._path.chmod(0o660)
         except OSError as error:
             raise self._unusable(error) from None
@@ -145,5 +148,16 @@ async def _no_such_path(request: Request, _: Exception) -> Response:
             error_id="api.unknown",
             found=f"{request.method} {request.url.path}",
             hint="GET /openapi.json",
+        )
+    )
+
+
+async def _fault(request: Request, error: Exception) -> Response:
+    """A fault of ours: the log has its trace (the server raises it again), the client a JSON error like any other."""
+    return failure(
+        StationFailed(
+            f"the station failed at {request.method} {request.url.path}",
+            found=type(error).__name__,
+            hint="the station's log says more: journalctl -u 'outstation-*'",
         )
     )

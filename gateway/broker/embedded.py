@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from device_agent.errors import ConfigInvalid
@@ -18,6 +18,7 @@ log = logging.getLogger(__name__)
 
 COMFORTABLE_DEVICES = 200
 STOP_SECONDS = 5.0
+LOOK_SECONDS = 5.0
 
 
 class EmbeddedBroker(BrokerPart):
@@ -26,6 +27,11 @@ class EmbeddedBroker(BrokerPart):
     def __init__(self, host: str, port: int) -> None:
         super().__init__(host, port)
         self._broker: Any = None
+        self._devices: Callable[[], int] = int
+
+    def count_devices(self, devices: Callable[[], int]) -> None:
+        """Tell how many devices there are, so that it can warn."""
+        self._devices = devices
 
     async def open(self) -> None:
         """Start it. Raises ``ConfigInvalid`` when amqtt is missing or the port is taken."""
@@ -61,7 +67,21 @@ class EmbeddedBroker(BrokerPart):
                 allowed="a free port on this machine",
                 hint=f"see what uses it: ss -ltnp 'sport = :{self.port}'",
             ) from None
-        log.warning("embedded broker: fine for up to %d devices, use mosquitto for a site", COMFORTABLE_DEVICES)
+        log.info("embedded broker running, fine for up to %d devices", COMFORTABLE_DEVICES)
+        self.spawn(self._watch_load(), "load")
+
+    async def _watch_load(self) -> None:
+        warned = False
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            crowded = self._devices() > COMFORTABLE_DEVICES
+            if crowded and not warned:
+                log.warning(
+                    "%d devices on the embedded broker, fine for %d: apt install mosquitto, then broker.mode: managed",
+                    self._devices(),
+                    COMFORTABLE_DEVICES,
+                )
+            warned = crowded
 
     async def close(self) -> None:
         """Stop it."""

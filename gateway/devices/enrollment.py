@@ -6,6 +6,7 @@ place of the first only after an operator rejected that one.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -69,6 +70,7 @@ class Enrollment(Part):
         self._metrics = metrics
         self._clock = clock
         self._keys: dict[str, SiteKey] = {}
+        self._deciding = asyncio.Lock()
         self._on_change: Callable[[], Awaitable[None]] = _nobody
 
     async def open(self) -> None:
@@ -99,8 +101,15 @@ class Enrollment(Part):
 
     async def judge(self, site: str, key: str, address: str) -> KeyState:
         """The standing of a key that claims a site now."""
+        async with self._deciding:
+            return await self._judge(site, key, address)
+
+    async def _judge(self, site: str, key: str, address: str) -> KeyState:
         now = self._clock.wall()
         entry = self._keys.get(key)
+        if entry is not None and entry.state == "rejected":
+            # Whatever name it takes now: an operator has decided about this key.
+            return "rejected"
         if entry is not None and (entry.site == site or entry.state == "accepted"):
             if entry.site != site:
                 # An accepted site that calls itself by another name: its key stays what it is, the claim is refused.
@@ -117,6 +126,12 @@ class Enrollment(Part):
 
     async def accept(self, site: str, wanted: str | None) -> list[dict[str, Any]]:
         """Accept the pending key of a site. Raises ``NotFound`` and, when several claim the name, ``UsageInvalid``."""
+        async with self._deciding:
+            changed = await self._accept(site, wanted)
+        await self._on_change()
+        return changed
+
+    async def _accept(self, site: str, wanted: str | None) -> list[dict[str, Any]]:
         candidates = [entry for entry in self._named(site, wanted) if entry.state != "accepted"]
         if wanted is None:
             candidates = [entry for entry in candidates if entry.state == "pending"]
@@ -146,10 +161,13 @@ class Enrollment(Part):
 
     async def reject(self, site: str, wanted: str | None) -> list[dict[str, Any]]:
         """Reject the keys of a site, accepted ones too. Raises ``NotFound``."""
-        chosen = [entry for entry in self._named(site, wanted) if entry.state != "rejected"]
-        if not chosen:
-            raise NotFound(f"no key of site {site!r} to reject", hint="outstation keys list")
-        return await self._set(chosen, "rejected")
+        async with self._deciding:
+            chosen = [entry for entry in self._named(site, wanted) if entry.state != "rejected"]
+            if not chosen:
+                raise NotFound(f"no key of site {site!r} to reject", hint="outstation keys list")
+            changed = await self._set(chosen, "rejected")
+        await self._on_change()
+        return changed
 
     def _named(self, site: str, wanted: str | None) -> list[SiteKey]:
         return [
@@ -163,7 +181,6 @@ class Enrollment(Part):
         changed = [SiteKey(entry.key, entry.site, state, entry.address, entry.first_seen, now) for entry in chosen]
         for entry in changed:
             await self._judged(entry)
-        await self._on_change()
         return [entry.view() for entry in changed]
 
     async def _judged(self, entry: SiteKey) -> KeyState:
@@ -179,7 +196,7 @@ class Enrollment(Part):
             statements.append(("DELETE FROM keys WHERE key = ?", [(crowded_out.key,)]))
         await self._writer.commit(statements)
         if crowded_out is not None:
-            del self._keys[crowded_out.key]
+            self._keys.pop(crowded_out.key, None)
             self._metrics.refused("uplink", "pending_keys_full", f"{crowded_out.site}@{crowded_out.address}")
         self._keys[entry.key] = entry
         act = {"accepted": "accept", "rejected": "reject", "denied": "denied", "pending": "pend"}[entry.state]

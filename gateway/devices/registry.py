@@ -17,7 +17,7 @@ from device_agent.clock import Clock
 from device_agent.errors import Refused
 from device_agent.parts import Part
 from device_agent.protocol import limits, tags
-from device_agent.protocol.messages import Beat, Event, Gone, Hello, decode_value, encode_value
+from device_agent.protocol.messages import Beat, Event, Gone, Hello, decode_stored, decode_value, encode_value
 from gateway.bus import Bus
 from gateway.metrics import Metrics
 from gateway.store.reader import Reader
@@ -100,6 +100,7 @@ class Registry(Part):
         self._went: list[str] = []
         self._expected_back_until = 0.0
         self._on_move: Callable[[str], None] = _nobody
+        self._is_accepted: Callable[[str], bool] = _is_nobody
 
     async def open(self) -> None:
         """Load every known device; those that were here when the station stopped are expected back."""
@@ -114,7 +115,7 @@ class Registry(Part):
                 link,
                 place,
                 agent,
-                decode_value(grains),
+                decode_stored(grains),
                 bool(present),
                 first_seen,
                 last_seen,
@@ -135,6 +136,10 @@ class Registry(Part):
     async def drain(self) -> None:
         """Write what changed."""
         await self.flush()
+
+    def ask_accepted(self, question: Callable[[str], bool]) -> None:
+        """Ask this whether a name is that of an accepted site, which no other link may speak for."""
+        self._is_accepted = question
 
     def on_move(self, call: Callable[[str], None]) -> None:
         """Call with a device's id whenever it came or went."""
@@ -217,6 +222,10 @@ class Registry(Part):
         """This station's own devices."""
         return self._own.values()
 
+    def present(self) -> int:
+        """How many of this station's own devices are here."""
+        return sum(1 for device in self._own.values() if device.present)
+
     def own_device(self, device: str) -> Device | None:
         """One of this station's own devices."""
         return self._own.get(device)
@@ -235,7 +244,13 @@ class Registry(Part):
         return self._links.get(site)
 
     def bind(self, site: str, link: str) -> bool:
-        """Tie a leaf site's name to the link that first brought it; False when another link has it."""
+        """Tie a leaf site's name to the link that first brought it; False when the name belongs to somebody else."""
+        if site == self._site or (site != link and self._is_accepted(site)):
+            return False
+        if site == link:
+            self._links[site] = link
+        elif site not in self._links and len(self._links) >= limits.LEAF_SITES:
+            return False
         return self._links.setdefault(site, link) == link
 
     async def records_after(self, revision: int) -> list[DeviceRecord]:
@@ -245,7 +260,7 @@ class Registry(Part):
             " WHERE revision > ? ORDER BY revision LIMIT ?",
             (revision, limits.REGISTRY_PAGE),
         )
-        return [
+        page = [
             DeviceRecord(
                 site=site,
                 id=device_id,
@@ -259,12 +274,24 @@ class Registry(Part):
             )
             for site, device_id, link, agent, grains, present, first_seen, last_seen, row_revision in rows
         ]
+        size = 0
+        for place, record in enumerate(page):
+            size += len(record.grains)
+            if size > limits.BATCH_BYTES and place:
+                return page[:place]
+        return page
 
     async def keep_records(self, link: str, records: list[DeviceRecord], beside: list[Statement]) -> None:
         """Put what a site told of its devices on disk, together with ``beside``, and remember it."""
         taken = []
+        known = sum(1 for device in self._below.values() if device.link == link)
         for record in records:
-            if record.site == self._site or not self.bind(record.site, link):
+            if (record.site, record.id) not in self._below:
+                known += 1
+                if known > limits.DEVICES_PER_STATION:
+                    self._metrics.refused("uplink", "registry_full", link, f"device {record.id} of {record.site}")
+                    continue
+            if not self.bind(record.site, link):
                 self._metrics.refused("uplink", "foreign_site", link, f"device {record.id} of site {record.site}")
                 continue
             self._revision += 1
@@ -356,6 +383,7 @@ class Registry(Part):
                     device.unheard = False
                     self._went.append(device.id)
                     self._mark(device)
+                    self._on_move(device.id)
             if now - seen_at > SEEN_EVERY_SECONDS:
                 seen_at = now
                 await self._write_seen()
@@ -381,3 +409,8 @@ class Registry(Part):
 
 def _nobody(device: str) -> None:
     """Until somebody asks to be told."""
+
+
+def _is_nobody(_: str) -> bool:
+    """Until there is somebody to ask."""
+    return False

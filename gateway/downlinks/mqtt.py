@@ -124,7 +124,7 @@ class MqttDownlink(Part):
 
     async def _spread(self, names: Sequence[str], message: _Routed, group: str) -> None:
         """One broadcast when most of the site is meant, else one message for each."""
-        present = sum(1 for device in self._registry.own() if device.present)
+        present = self._registry.present()
         try:
             if len(names) > 1 and len(names) > present * MOST:
                 places = (self._registry.own_device(name) for name in names)
@@ -140,12 +140,13 @@ class MqttDownlink(Part):
             log.warning("not sent, it is sent again later devices=%d error=%s", len(names), error.what)
 
     async def _receive(self, topic: str, payload: bytes) -> None:
+        device = "a topic of no device"
         try:
             device = topics.sender(topic)
             message = decode_upward(payload)
             match message:
                 case Return():
-                    await self._returns.returned(device, message)
+                    await self._returns.returned(device, message, len(payload))
                 case Running(jid=jid):
                     self._returns.running(device, jid)
                 case Beat():
@@ -161,7 +162,7 @@ class MqttDownlink(Part):
                 case Gone():
                     self._registry.gone(device, message)
         except Refused as refusal:
-            self._metrics.refused("mqtt", refusal.reason, topic[:200], refusal.detail)
+            self._metrics.refused("mqtt", refusal.reason, device, refusal.detail)
 
     async def _connected(self) -> None:
         if self._seen_lost:

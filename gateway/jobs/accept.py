@@ -15,8 +15,8 @@ from device_agent.protocol.jid import JidMaker
 from device_agent.protocol.messages import (
     Item,
     Job,
+    JobDefinition,
     Late,
-    LocalJob,
     OutcomeRecord,
     TargetType,
     check_plain,
@@ -166,17 +166,17 @@ class Acceptance:
 
     def _checked(self, draft: Job) -> bytes:
         """The job as bytes, after the same checks that every receiver will make. Raises ``UsageInvalid``."""
-        body = encode(draft)
         try:
+            body = encode(draft)
             if len(body) > JOB_BYTES:
                 raise Refused("oversized", f"{len(body)} bytes with its target and arguments, at most {JOB_BYTES}")
             check_plain(draft.arg)
             decode_job(body)
-        except Refused as refusal:
+        except (Refused, OverflowError, UnicodeEncodeError) as refusal:
             raise UsageInvalid(
                 "this job cannot be sent",
                 error_id="job.invalid",
-                found=f"{draft.fun}: {refusal}",
+                found=f"{draft.fun[:130]}: {refusal}",
                 allowed="module.function with arguments that JSON can carry",
                 hint="outstation run TARGET sys.list_functions",
             ) from None
@@ -204,7 +204,7 @@ class Acceptance:
         opened = OpenJob(
             job=job, body=body, origin=origin, accepted=self._clock.wall(), deadline=now + max(0.0, remaining)
         )
-        opened.expected = len(expected.present) + len(expected.absent) + len(expected.ended)
+        opened.own_expected = len(expected.present) + len(expected.absent) + len(expected.ended)
         opened.waiting = {device: Waiting(State.DELIVERED, due=now, since=now) for device in expected.present}
         opened.waiting |= {device: Waiting(due=now, since=now) for device in expected.absent}
         opened.branches = {site: Branch(site) for site in self._sites_below()}
@@ -228,8 +228,8 @@ class Acceptance:
             )
             for entry in expected.ended
         ]
-        items: list[Item] = [LocalJob(opened.body, self._site)] if opened.origin == LOCAL else []
-        items += [*manifest, *ended]
+        # The definition goes first, whoever issued the job: a master that takes over from the one that did needs it.
+        items: list[Item] = [JobDefinition(opened.body, self._site), *manifest, *ended]
         statements: list[Statement] = [
             (ADD_JOB, [(job.jid, opened.body, opened.origin, wall + remaining, wall)]),
             (ADD_BRANCH, [(job.jid, site, branch.state.value) for site, branch in opened.branches.items()]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from device_agent.clock import Clock
+from device_agent.errors import StationFailed
 from device_agent.protocol import tags
 from device_agent.protocol.messages import Close, Item
 from gateway.bus import Bus
@@ -12,9 +13,12 @@ from gateway.jobs.expect import pages
 from gateway.jobs.open_jobs import OpenJob, OpenJobs
 from gateway.metrics import Metrics
 from gateway.spool.queue import Spool
+from gateway.store.reader import Reader
 from gateway.store.writer import StoreFailed, Writer
 
 log = logging.getLogger(__name__)
+
+AGAIN_SECONDS = 1.0
 
 
 class Closing:
@@ -26,6 +30,7 @@ class Closing:
         site: str,
         open_jobs: OpenJobs,
         writer: Writer,
+        reader: Reader,
         spool: Spool,
         bus: Bus,
         metrics: Metrics,
@@ -34,6 +39,7 @@ class Closing:
         self._site = site
         self._open_jobs = open_jobs
         self._writer = writer
+        self._reader = reader
         self._spool = spool
         self._bus = bus
         self._metrics = metrics
@@ -42,27 +48,32 @@ class Closing:
     async def check(self, opened: OpenJob) -> None:
         """Close the job if it has ended; otherwise wake those who watch it."""
         opened.pulse()
-        if not opened.all_ended or self._open_jobs.get(opened.job.jid) is not opened:
+        if not opened.all_ended or opened.closing or self._open_jobs.get(opened.job.jid) is not opened:
             return
-        self._open_jobs.remove(opened.job.jid)
-        jid, counts = opened.job.jid, dict(opened.counts)
-        items: list[Item] = []
-        if not opened.manifest_final:
-            items += pages(jid, self._site, [], 0, final=True)
-        items.append(Close(jid=jid, site=self._site, counts=counts))
+        opened.closing = True
+        jid = opened.job.jid
         try:
-            await self._writer.commit(
-                [("UPDATE jobs SET closed = ? WHERE jid = ?", [(self._clock.wall(), jid)]), *self._spool.adding(items)]
+            # Counted from what is on disk, which is what the close is about.
+            rows = await self._reader.rows(
+                "SELECT outcome, count(*) FROM outcomes WHERE jid = ? GROUP BY outcome", (jid,)
             )
-        except StoreFailed:
-            # Still open on disk: it is looked at again in a moment, and after a restart.
-            self._open_jobs.add(opened)
-            opened.look_at = self._clock.monotonic() + 1.0
+            counts: dict[str, int] = dict(rows)
+            items: list[Item] = [] if opened.manifest_final else [*pages(jid, self._site, [], 0, final=True)]
+            items.append(Close(jid=jid, site=self._site, counts=counts))
+            row = (self._clock.wall(), opened.expected, jid)
+            await self._writer.commit(
+                [("UPDATE jobs SET closed = ?, expected = ? WHERE jid = ?", [row]), *self._spool.adding(items)]
+            )
+        except StationFailed as error:
+            # Still open: it is looked at again in a moment, and after a restart.
+            log.error("job not closed yet jid=%s error=%s", jid, error.found)
+            opened.closing = False
+            opened.look_at = self._clock.monotonic() + AGAIN_SECONDS
             return
+        self._open_jobs.remove(jid)
         self._spool.added()
         self._metrics.add("jobs_closed")
-        log.info("job closed jid=%s counts=%s", jid, counts)
-        opened.pulse()
+        log.info("job closed jid=%s expected=%d counts=%s", jid, opened.expected, counts)
         event = self._bus.event(tags.job_close(jid), {"jid": jid, "fun": opened.job.fun, "counts": counts})
         await self._bus.fire([event], upward=False)
 

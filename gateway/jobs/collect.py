@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from device_agent.clock import Clock
+from device_agent.errors import StationFailed
 from device_agent.parts import Part
 from device_agent.protocol import limits
 from device_agent.protocol.links import Downlink
@@ -23,11 +24,12 @@ from gateway.jobs.record import outcome_statement, return_event
 from gateway.metrics import Metrics
 from gateway.spool.queue import Spool
 from gateway.store.reader import Reader
-from gateway.store.writer import StoreFailed, Writer
+from gateway.store.writer import Writer
 
 log = logging.getLogger(__name__)
 
 UNCOMMITTED = 20_000
+UNCOMMITTED_BYTES = 64 * 1024 * 1024
 """Returns held in memory while the disk is busy; beyond it the downlink waits, and the broker behind it."""
 
 CONFIRM_SECONDS = 2.0
@@ -76,6 +78,7 @@ class Collection(Part):
         self._metrics = metrics
         self._clock = clock
         self._arrived: list[_Arrived] = []
+        self._uncommitted_bytes = 0
         self._wake = asyncio.Event()
         self._space = asyncio.Event()
         self._space.set()
@@ -111,7 +114,7 @@ class Collection(Part):
         waiting.due = now + limits.RESEND_CEILING_SECONDS
         opened.pulse()
 
-    async def returned(self, device: str, message: Return) -> None:
+    async def returned(self, device: str, message: Return, size: int) -> None:
         """The device answered. Waits while too much is uncommitted."""
         self._registry.heard(device)
         opened = self._open_jobs.get(message.jid)
@@ -132,6 +135,7 @@ class Collection(Part):
             duration=message.duration,
             executions=message.executions,
         )
+        self._uncommitted_bytes += size
         self._take(_Arrived(record, opened, from_device=True))
         if not self._space.is_set():
             await self._space.wait()
@@ -157,7 +161,7 @@ class Collection(Part):
         self._arrived.append(arrived)
         self._idle.clear()
         self._wake.set()
-        if len(self._arrived) >= UNCOMMITTED:
+        if len(self._arrived) >= UNCOMMITTED or self._uncommitted_bytes >= UNCOMMITTED_BYTES:
             self._space.clear()
 
     async def _commit_arrived(self) -> None:
@@ -166,18 +170,21 @@ class Collection(Part):
             self._wake.clear()
             arrived, self._arrived = self._arrived, []
             self._space.set()
+            self._uncommitted_bytes = 0
             expected = [entry for entry in arrived if entry.opened is not None]
             stray = [entry.record for entry in arrived if entry.opened is None]
             records = [entry.record for entry in expected]
             try:
                 await self._writer.commit([outcome_statement(records, ""), *self._spool.adding(records)])
                 await self._settle_stray(stray)
-            except StoreFailed:
+            except StationFailed:
                 # Nobody was confirmed: devices answer again, and verdicts are made again.
                 for entry in expected:
                     if entry.opened is not None:
                         entry.opened.committing.discard(entry.record.id)
                 self._metrics.add("returns_not_committed", len(arrived))
+                if not self._arrived:
+                    self._idle.set()
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
             self._spool.added()

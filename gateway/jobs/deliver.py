@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from device_agent.clock import Clock
-from device_agent.errors import NotFound
+from device_agent.errors import NotFound, OutstationError
 from device_agent.parts import Part
 from device_agent.protocol import limits
 from device_agent.protocol.links import Downlink
@@ -31,7 +31,8 @@ from gateway.store.writer import Statement, StoreFailed, Writer
 log = logging.getLogger(__name__)
 
 LOOK_CEILING_SECONDS = 1.0
-SET_BRANCH = "UPDATE job_sites SET state = ? WHERE jid = ? AND site = ?"
+SET_BRANCH = "UPDATE job_sites SET state = ? WHERE jid = ? AND site = ? AND state <> 'closed'"
+LEFT_OUT = Verdict(Outcome.UNKNOWN, "the site closed the job without an outcome for this device")
 _AWAY = Presence(present=False, unheard=False, gone=0.0)
 
 
@@ -84,8 +85,9 @@ class Delivery(Part):
     async def site_up(self, site: str) -> None:
         """A site is back: it gets the jobs it has not answered, and the cancels it may have missed."""
         for opened in self._open_jobs:
-            if site in opened.branches:
-                await self._offer(opened, opened.branches[site])
+            branch = opened.branches.get(site)
+            if branch is not None:
+                await self._offer(opened, branch)
 
     async def site_forgot(self, site: str) -> None:
         """A site is back with a new store: what it knew of the jobs it had answered is lost with the old one."""
@@ -106,10 +108,8 @@ class Delivery(Part):
         for waiting in opened.waiting.values():
             waiting.due = 0.0
             waiting.tries = 0
-        sent = [branch.site for branch in opened.branches.values() if branch.state is not BranchState.WAITING]
-        sites = self._downlink_of("sites")
-        if sites is not None and sent:
-            await sites.cancel(jid, sent)
+        for branch in opened.branches.values():
+            branch.due = 0.0
         self.kick()
 
     async def cancel_from_above(self, jid: str) -> None:
@@ -136,8 +136,8 @@ class Delivery(Part):
                 if opened.look_at <= now:
                     try:
                         await self._look_at(opened, now)
-                    except StoreFailed as error:
-                        log.error("job not advanced jid=%s error=%s", opened.job.jid, error.found)
+                    except OutstationError as error:
+                        log.error("job not advanced jid=%s error=%s", opened.job.jid, error)
                         opened.look_at = now + LOOK_CEILING_SECONDS
 
     async def _look_at(self, opened: OpenJob, now: float) -> None:
@@ -148,6 +148,7 @@ class Delivery(Part):
         branches = list(opened.branches.values())
         looks += [await self._look_at_site(opened, branch, terms, now) for branch in branches]
         opened.look_at = min(opened.look_at, soonest(*looks))
+        await self._closing.answered(opened)
         if opened.all_ended:
             await self._closing.check(opened)
 
@@ -168,21 +169,13 @@ class Delivery(Part):
             if device is None or not device.present:
                 continue
             if waiting.due <= now:
-                never_sent = waiting.state is State.QUEUED
-                (first if never_sent else again)[device.link].append(name)
-                self._sent(waiting, now)
-            look = min(look, waiting.due)
-        await self._send(opened, first, again, now)
+                (first if waiting.state is State.QUEUED else again)[device.link].append(name)
+            else:
+                look = min(look, waiting.due)
+        if first or again:
+            await self._send(opened, first, again, now)
+            look = min(look, now + limits.RESEND_FIRST_SECONDS)
         return look
-
-    def _sent(self, waiting: Waiting, now: float) -> None:
-        if waiting.state is State.QUEUED:
-            waiting.state, waiting.since = State.DELIVERED, now
-        wait = limits.RESEND_CEILING_SECONDS
-        if waiting.state is State.DELIVERED:
-            wait = min(wait, limits.RESEND_FIRST_SECONDS * 2.0 ** min(waiting.tries, 8))
-        waiting.tries += 1
-        waiting.due = now + wait
 
     async def _send(
         self, opened: OpenJob, first: dict[str, list[str]], again: dict[str, list[str]], now: float
@@ -195,6 +188,10 @@ class Delivery(Part):
         for link in {*first, *again}:
             downlink = self._downlink_of(link)
             names = [*first.get(link, []), *again.get(link, [])]
+            for name in names:
+                waiting = opened.waiting.get(name)
+                if waiting is not None:
+                    _sent(waiting, now)
             if downlink is None:
                 continue
             if opened.cancelled:
@@ -204,9 +201,11 @@ class Delivery(Part):
 
     async def _look_at_site(self, opened: OpenJob, branch: Branch, terms: Terms, now: float) -> float:
         if branch.state is BranchState.CLOSED:
+            if branch.awaiting:
+                await self._end_site(opened, branch, LEFT_OUT)
             return now + 3600.0
         site = self._site_book.get(branch.site)
-        if branch.state is BranchState.WAITING and site.connected and not opened.cancelled and now < opened.deadline:
+        if site.connected and branch.due <= now:
             await self._offer(opened, branch)
         standing = SiteStanding(
             sent=branch.state is not BranchState.WAITING,
@@ -217,52 +216,47 @@ class Delivery(Part):
         if isinstance(verdict, Verdict):
             await self._end_site(opened, branch, verdict)
             return now + 3600.0
-        return verdict
+        return min(verdict, branch.due) if site.connected else verdict
 
     async def _offer(self, opened: OpenJob, branch: Branch) -> None:
-        """Send a site what it lacks: the job until it has answered, and the cancel while it has not closed."""
+        """Send a site what it lacks: the job until it has answered, and the cancel while it has not closed.
+
+        Offered again from time to time: a site that was busy said nothing, and a repeat does no harm.
+        """
         sites = self._downlink_of("sites")
-        if sites is None:
+        if sites is None or branch.state is BranchState.CLOSED:
             return
-        remaining = opened.deadline - self._clock.monotonic()
-        answered = branch.state in (BranchState.ANSWERED, BranchState.CLOSED)
-        if not answered and not opened.cancelled and remaining > 0:
-            if branch.state is BranchState.WAITING:
-                await self._writer.commit([(SET_BRANCH, [(BranchState.SENT.value, opened.job.jid, branch.site)])])
-                branch.state = BranchState.SENT
-            await sites.deliver(opened.body, remaining, [branch.site])
-        elif opened.cancelled and branch.state is not BranchState.WAITING:
+        now = self._clock.monotonic()
+        branch.due = now + limits.RESEND_CEILING_SECONDS
+        if branch.state is BranchState.WAITING and not opened.cancelled and now < opened.deadline:
+            await self._writer.commit([(SET_BRANCH, [(BranchState.SENT.value, opened.job.jid, branch.site)])])
+            branch.state = BranchState.SENT
+        # Asked after the commit: a cancel may have come meanwhile.
+        if branch.state is BranchState.WAITING:
+            return
+        if opened.cancelled:
             await sites.cancel(opened.job.jid, [branch.site])
+        elif branch.state is BranchState.SENT and now < opened.deadline:
+            await sites.deliver(opened.body, opened.deadline - now, [branch.site])
 
     async def _end_site(self, opened: OpenJob, branch: Branch, verdict: Verdict) -> None:
-        """Give every device of a silent site the same outcome; without a manifest, by what is known of the site."""
-        if branch.state is BranchState.ANSWERED:
-            names = sorted(branch.awaiting)
-        else:
+        """Give every device of a silent site that has no outcome the same one.
+
+        Without a complete manifest, what is known of the site says who else was meant.
+        """
+        names = set(branch.awaiting)
+        manifest: list[Manifest] = []
+        if branch.state in (BranchState.WAITING, BranchState.SENT):
             target = compile_target(opened.job.tgt, opened.job.tgt_type)
-            names = sorted(
+            meant = {
                 (device.site, device.id)
                 for device in self._registry.below(branch.site)
                 if target.matches(device.id, device.grains)
-            )
-            opened.expected += len(names)
-            branch.expected = len(names)
-        site = self._site_book.get(branch.site)
-        now = self._clock.wall()
-        records = [
-            OutcomeRecord(
-                jid=opened.job.jid,
-                site=leaf,
-                id=device,
-                fun=opened.job.fun,
-                outcome=verdict.outcome,
-                why=verdict.why,
-                seen=site.last_seen or None,
-                ended=now,
-            )
-            for leaf, device in names
-        ]
-        manifest = self._pages_for(opened, names) if branch.state is not BranchState.ANSWERED else []
+            }
+            guessed = meant - names - branch.ended.keys()
+            manifest = self._pages_for(opened, sorted(guessed))
+            names |= guessed
+        records = self._records(opened, branch, sorted(names), verdict)
         statements: list[Statement] = [
             (
                 ADD_PAGE,
@@ -277,11 +271,32 @@ class Delivery(Part):
         ]
         await self._writer.commit(statements)
         self._spool.added()
-        branch.awaiting.clear()
+        for key in names - branch.ended.keys():
+            branch.ended[key] = verdict.outcome.value
+            opened.counts[verdict.outcome.value] += 1
+        branch.awaiting -= names
         branch.state = BranchState.CLOSED
-        opened.counts[verdict.outcome.value] += len(records)
         await self._closing.answered(opened)
         await self._closing.check(opened)
+
+    def _records(
+        self, opened: OpenJob, branch: Branch, names: list[tuple[str, str]], verdict: Verdict
+    ) -> list[OutcomeRecord]:
+        seen = self._site_book.get(branch.site).last_seen or None
+        now = self._clock.wall()
+        return [
+            OutcomeRecord(
+                jid=opened.job.jid,
+                site=leaf,
+                id=device,
+                fun=opened.job.fun,
+                outcome=verdict.outcome,
+                why=verdict.why,
+                seen=seen,
+                ended=now,
+            )
+            for leaf, device in names
+        ]
 
     def _pages_for(self, opened: OpenJob, names: list[tuple[str, str]]) -> list[Manifest]:
         by_leaf: dict[str, list[str]] = defaultdict(list)
@@ -292,3 +307,13 @@ class Delivery(Part):
             for leaf, ids in by_leaf.items()
             for page in pages(opened.job.jid, leaf, ids, self._registry.revision, final=False)
         ]
+
+
+def _sent(waiting: Waiting, now: float) -> None:
+    if waiting.state is State.QUEUED:
+        waiting.state, waiting.since = State.DELIVERED, now
+    wait = limits.RESEND_CEILING_SECONDS
+    if waiting.state is State.DELIVERED:
+        wait = min(wait, limits.RESEND_FIRST_SECONDS * 2.0 ** min(waiting.tries, 8))
+    waiting.tries += 1
+    waiting.due = now + wait

@@ -37,12 +37,26 @@ class Waiting:
 
 @dataclass(slots=True)
 class Branch:
-    """A site below that answers for its devices. ``awaiting`` holds (leaf site, device id)."""
+    """A site below that answers for its devices, each known as (leaf site, device id).
+
+    ``awaiting`` are expected and have no outcome, ``ended`` have one. ``due`` is the monotonic time to offer again.
+    """
 
     site: str
     state: BranchState = BranchState.WAITING
     awaiting: set[tuple[str, str]] = field(default_factory=set)
-    expected: int = 0
+    ended: dict[tuple[str, str], str] = field(default_factory=dict)
+    due: float = 0.0
+
+    @property
+    def expected(self) -> int:
+        """How many devices the site answers for, as far as it has said."""
+        return len(self.awaiting) + len(self.ended)
+
+    @property
+    def all_ended(self) -> bool:
+        """The site has said its last word, and every device it answers for has an outcome."""
+        return self.state is BranchState.CLOSED and not self.awaiting
 
 
 @dataclass(slots=True)
@@ -55,14 +69,20 @@ class OpenJob:
     accepted: float
     deadline: float
     cancelled: bool = False
-    expected: int = 0
+    own_expected: int = 0
     waiting: dict[str, Waiting] = field(default_factory=dict)
     committing: set[str] = field(default_factory=set)
     branches: dict[str, Branch] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
     manifest_final: bool = False
+    closing: bool = False
     look_at: float = 0.0
     changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def expected(self) -> int:
+        """How many devices must end in an outcome, as far as is known."""
+        return self.own_expected + sum(branch.expected for branch in self.branches.values())
 
     @property
     def all_answered(self) -> bool:
@@ -72,7 +92,7 @@ class OpenJob:
     @property
     def all_ended(self) -> bool:
         """Every expected device has an outcome."""
-        return not self.waiting and all(branch.state is BranchState.CLOSED for branch in self.branches.values())
+        return not self.waiting and all(branch.all_ended for branch in self.branches.values())
 
     def pulse(self) -> None:
         """Wake those who watch."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from device_agent.clock import Clock
-from device_agent.protocol.messages import decode_job, decode_value
+from device_agent.protocol.messages import decode_job, decode_stored
 from device_agent.protocol.outcomes import State
 from gateway.jobs.open_jobs import Branch, BranchState, OpenJob, OpenJobs, Waiting
 from gateway.store.reader import Reader
@@ -32,32 +32,30 @@ async def recover(open_jobs: OpenJobs, reader: Reader, clock: Clock) -> int:
 
 
 async def _fill(opened: OpenJob, reader: Reader, jid: str, now: float) -> None:
-    ended: dict[str, set[tuple[str, str]]] = defaultdict(set)
+    ended: dict[str, dict[tuple[str, str], str]] = defaultdict(dict)
     for site, device, link, outcome in await reader.rows(
         "SELECT site, device, link, outcome FROM outcomes WHERE jid = ?", (jid,)
     ):
-        ended[link].add((site, device))
+        ended[link][site, device] = outcome
         opened.counts[outcome] += 1
     handed_out: set[str] = set()
     for (ids,) in await reader.rows("SELECT ids FROM deliveries WHERE jid = ?", (jid,)):
-        handed_out.update(decode_value(ids))
+        handed_out.update(decode_stored(ids))
     for site, state in await reader.rows("SELECT site, state FROM job_sites WHERE jid = ?", (jid,)):
-        opened.branches[site] = Branch(site, BranchState(state))
+        opened.branches[site] = Branch(site, BranchState(state), ended=ended[site])
     own_final = False
     for link, site, ids, final in await reader.rows(
         "SELECT link, site, ids, final FROM manifests WHERE jid = ? ORDER BY link, page", (jid,)
     ):
-        expected = {(site, device) for device in decode_value(ids)}
-        awaited = expected - ended[link]
-        opened.expected += len(expected)
+        expected = {(site, device) for device in decode_stored(ids)}
+        awaited = expected - ended[link].keys()
         if link == "":
             own_final = own_final or bool(final)
+            opened.own_expected += len(expected)
             for _, device in awaited:
                 state = State.DELIVERED if device in handed_out else State.QUEUED
                 opened.waiting[device] = Waiting(state, since=now)
         elif link in opened.branches:
-            branch = opened.branches[link]
-            branch.expected += len(expected)
-            if branch.state is not BranchState.CLOSED:
-                branch.awaiting |= awaited
+            # Also of a site that has closed: whoever it left out still needs an outcome, which delivery gives.
+            opened.branches[link].awaiting |= awaited
     opened.manifest_final = own_final

@@ -48,7 +48,8 @@ def judge_device(state: State, since: float, terms: Terms, presence: Presence, n
         case State.QUEUED:
             return _judge_queued(terms, presence, now)
         case State.DELIVERED:
-            end = terms.deadline + WINDOW
+            # After a restart a job may be long past its expiry and still run: the device has its time to say so.
+            end = max(terms.deadline, since) + WINDOW
             if now >= end:
                 return Verdict(Outcome.UNKNOWN, "it was delivered and never confirmed; the job has expired")
             if presence.present or presence.unheard or terms.late == "run":

@@ -7,13 +7,13 @@ from typing import Any
 
 from device_agent.clock import Clock
 from device_agent.errors import NotFound
-from device_agent.protocol.messages import Job, decode_job, decode_value
+from device_agent.protocol.messages import Job, decode_job, decode_stored
 from device_agent.protocol.outcomes import State
 from gateway.devices.sites import SiteBook
 from gateway.jobs.open_jobs import BranchState, OpenJob, OpenJobs
 from gateway.store.reader import Reader
 
-_COLUMNS = "SELECT jid, body, origin, accepted, closed, cancelled FROM jobs"
+_COLUMNS = "SELECT jid, body, origin, accepted, closed, cancelled, expected FROM jobs"
 
 
 class JobViews:
@@ -53,7 +53,7 @@ class JobViews:
                 "site": site,
                 "outcome": ended_as,
                 "retcode": retcode,
-                "value": None if value is None else decode_value(value),
+                "value": None if value is None else decode_stored(value),
                 "why": why,
                 "seen": seen,
                 "ended": ended,
@@ -77,7 +77,14 @@ class JobViews:
         }
 
     async def _view(
-        self, jid: str, body: bytes, origin: str, accepted: float, closed: float | None, cancelled: int
+        self,
+        jid: str,
+        body: bytes,
+        origin: str,
+        accepted: float,
+        closed: float | None,
+        cancelled: int,
+        expected: int | None,
     ) -> dict[str, Any]:
         job = decode_job(body)
         opened = self._open_jobs.get(jid)
@@ -90,7 +97,12 @@ class JobViews:
             view |= {"state": "open", **(self.progress(jid) or {})}
             return view
         counts = Counter({outcome: count for outcome, count, _ in last})
-        view |= {"state": "closed", "expected": counts.total(), "counts": dict(counts), "waiting": {}}
+        view |= {
+            "state": "closed",
+            "expected": counts.total() if expected is None else expected,
+            "counts": dict(counts),
+            "waiting": {},
+        }
         view["sites"] = await self._closed_sites(jid)
         return view
 
@@ -112,7 +124,7 @@ class JobViews:
                     "site": branch.site,
                     "state": state,
                     "expected": branch.expected,
-                    "done": branch.expected - len(branch.awaiting),
+                    "done": len(branch.ended),
                     "connected": site.connected,
                     "last_seen": site.last_seen,
                 }

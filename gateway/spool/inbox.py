@@ -13,21 +13,22 @@ from dataclasses import dataclass, field
 import msgspec
 
 from device_agent.clock import Clock
-from device_agent.errors import Refused
-from device_agent.protocol import tags
+from device_agent.errors import Refused, UsageInvalid
+from device_agent.protocol import limits, tags
 from device_agent.protocol.messages import (
     Close,
     Event,
     Item,
     Job,
-    LocalJob,
+    JobDefinition,
     Manifest,
     OutcomeRecord,
     decode_item,
     decode_job,
     encode_value,
 )
-from device_agent.protocol.outcomes import Outcome
+from device_agent.protocol.outcomes import PROVISIONAL
+from device_agent.protocol.targeting import compile_target
 from gateway.bus import Bus
 from gateway.devices.registry import Registry
 from gateway.devices.sites import SiteBook
@@ -40,7 +41,7 @@ from gateway.jobs.record import new_event, outcome_statement, return_event
 from gateway.metrics import Metrics
 from gateway.spool.queue import Spool
 from gateway.store.reader import Reader
-from gateway.store.writer import Statement, StoreFailed, Writer
+from gateway.store.writer import Statement, Writer
 from upstream.frames import DeviceRecord
 
 log = logging.getLogger(__name__)
@@ -48,7 +49,7 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class _Batch:
-    """The accepted items of one batch, by what happens to them."""
+    """The accepted items of one batch, by what happens to them; and what was looked up on the way."""
 
     site: str
     pages: list[tuple[int, Manifest]] = field(default_factory=list)
@@ -57,6 +58,9 @@ class _Batch:
     events: list[Event] = field(default_factory=list)
     jobs: list[OpenJob] = field(default_factory=list)
     passed_on: list[tuple[str, bytes]] = field(default_factory=list)
+    known: dict[str, bool] = field(default_factory=dict)
+    listed: set[tuple[str, str, str]] = field(default_factory=set)
+    recorded: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
 
 
 class Inbox:
@@ -126,68 +130,104 @@ class Inbox:
 
     async def _sort(self, site: str, items: list[tuple[int, bytes]]) -> _Batch:
         batch = _Batch(site)
-        known: dict[str, bool] = {}
         for sequence, body in items:
             try:
                 item = decode_item(body)
-                await self._check(site, item, known)
+                if item.site and item.site != site and not self._registry.bind(item.site, site):
+                    raise Refused("foreign_site", f"{site} speaks for {item.site}")
+                passed_on = await self._take(batch, sequence, item, body)
             except Refused as refusal:
                 # It will never be acceptable: it is counted here, and the sequence goes on without it.
                 self._metrics.refused("uplink", refusal.reason, site, refusal.detail)
                 continue
-            match item:
-                case Manifest():
-                    batch.pages.append((sequence, item))
-                case OutcomeRecord():
-                    batch.records.append(item)
-                case Close():
-                    batch.closes.append(item)
-                case Event():
-                    batch.events.append(item)
-                case LocalJob():
-                    batch.jobs.append(self._opened(site, item))
-            # A relay answers for its sites: it passes their words on, but says its own close and its own final page.
-            if isinstance(item, Manifest) and item.final:
-                batch.passed_on += self._spool.encoded([msgspec.structs.replace(item, final=False)])
-            elif not isinstance(item, Close):
-                batch.passed_on.append((type(item).__name__.lower(), body))
+            batch.passed_on += passed_on
         return batch
 
-    async def _check(self, site: str, item: Item, known: dict[str, bool]) -> None:
-        """Refuse what this site may not say, and what makes no sense. Raises ``Refused``."""
-        if isinstance(item, Event):
-            return
-        if item.site != site and not self._registry.bind(item.site, site):
-            raise Refused("foreign_site", f"{site} speaks for {item.site}")
-        if isinstance(item, Manifest) and (item.count != len(item.ids) or item.digest != digest(item.ids)):
-            raise Refused("manifest_mismatch", f"job {item.jid}: {item.count} announced, {len(item.ids)} listed")
-        if isinstance(item, LocalJob):
-            jid = decode_job(item.job).jid
-            if await self._job_known(jid, known):
-                raise Refused("jid_taken", jid)
-            known[jid] = True
-        elif not await self._job_known(item.jid, known):
-            raise Refused("unknown_job", item.jid)
+    async def _take(self, batch: _Batch, sequence: int, item: Item, body: bytes) -> list[tuple[str, bytes]]:
+        """Sort one item into the batch; returns what goes up from here. Raises ``Refused``.
 
-    async def _job_known(self, jid: str, known: dict[str, bool]) -> bool:
-        if jid not in known:
-            known[jid] = self._open_jobs.get(jid) is not None or bool(
+        A relay passes its sites' words on, but says its own close and its own final page.
+        """
+        match item:
+            case Event():
+                batch.events.append(item)
+            case JobDefinition():
+                if await self._job_known(definition_jid(item), batch):
+                    # It came from here, or by another way before.
+                    return []
+                opened = self._opened(batch, item)
+                batch.jobs.append(opened)
+                batch.known[opened.job.jid] = True
+            case Manifest():
+                await self._need_job(item.jid, batch)
+                if item.count != len(item.ids) or item.digest != digest(item.ids):
+                    raise Refused(
+                        "manifest_mismatch", f"job {item.jid}: {item.count} announced, {len(item.ids)} listed"
+                    )
+                batch.pages.append((sequence, item))
+                batch.listed.update((item.jid, item.site, device) for device in item.ids)
+                if item.final:
+                    return self._spool.encoded([msgspec.structs.replace(item, final=False)])
+            case OutcomeRecord():
+                await self._need_job(item.jid, batch)
+                await self._need_expected(item, batch)
+                batch.records.append(item)
+            case Close():
+                await self._need_job(item.jid, batch)
+                batch.closes.append(item)
+                return []
+        return [(type(item).__name__.lower(), body)]
+
+    async def _need_job(self, jid: str, batch: _Batch) -> None:
+        if not await self._job_known(jid, batch):
+            raise Refused("unknown_job", jid)
+
+    async def _job_known(self, jid: str, batch: _Batch) -> bool:
+        if jid not in batch.known:
+            batch.known[jid] = self._open_jobs.get(jid) is not None or bool(
                 await self._reader.rows("SELECT 1 FROM jobs WHERE jid = ?", (jid,))
             )
-        return known[jid]
+        return batch.known[jid]
 
-    def _opened(self, site: str, item: LocalJob) -> OpenJob:
+    async def _need_expected(self, record: OutcomeRecord, batch: _Batch) -> None:
+        """An outcome is only taken for a device that this site said would answer."""
+        key = (record.site, record.id)
+        if (record.jid, *key) in batch.listed:
+            return
+        opened = self._open_jobs.get(record.jid)
+        if opened is not None:
+            branch = opened.branches.get(batch.site)
+            if branch is not None and (key in branch.awaiting or key in branch.ended):
+                return
+        else:
+            if record.jid not in batch.recorded:
+                batch.recorded[record.jid] = set(
+                    await self._reader.rows(
+                        "SELECT site, device FROM outcomes WHERE jid = ? AND link = ?", (record.jid, batch.site)
+                    )
+                )
+            if key in batch.recorded[record.jid]:
+                return
+        raise Refused("not_expected", f"job {record.jid}: {record.id} of {record.site} is in no manifest")
+
+    def _opened(self, batch: _Batch, item: JobDefinition) -> OpenJob:
+        if len(self._open_jobs) + len(batch.jobs) >= 2 * limits.OPEN_JOBS:
+            raise Refused("busy", f"{len(self._open_jobs)} jobs are open")
         job = decode_job(item.job)
+        try:
+            compile_target(job.tgt, job.tgt_type)
+        except UsageInvalid as error:
+            raise Refused("bad_target", f"job {job.jid}: {error.what}") from None
         # The site decides when its job ends; the deadline here only serves to notice that the site is dark.
         remaining = max(0.0, min(job.expires - job.issued, job.expires - self._clock.wall()))
         opened = OpenJob(
             job=job,
             body=item.job,
-            origin=site,
+            origin=batch.site,
             accepted=self._clock.wall(),
-            deadline=self._clock.monotonic() + remaining,
+            deadline=self._clock.monotonic() + min(remaining, limits.JOB_EXPIRY_MAX_SECONDS),
         )
-        opened.branches = {site: Branch(site, BranchState.SENT)}
+        opened.branches = {batch.site: Branch(batch.site, BranchState.SENT)}
         return opened
 
     def _statements(self, batch: _Batch) -> list[Statement]:
@@ -212,7 +252,7 @@ class Inbox:
             ),
             outcome_statement(batch.records, batch.site),
             (SET_BRANCH, [*answered, *closed]),
-            self._bus.keeping(batch.events)[0],
+            *self._bus.keeping(batch.events),
             *self._spool.adding_encoded(batch.passed_on),
         ]
 
@@ -226,74 +266,65 @@ class Inbox:
             self._take_page(batch.site, page, touched)
         for record in batch.records:
             self._take_record(batch.site, record, touched)
-        self._metrics.add("outcomes", len(batch.records))
-        for opened in touched.values():
-            await self._closing.answered(opened)
         for close in batch.closes:
-            await self._take_close(batch.site, close, touched)
+            self._take_close(batch.site, close, touched)
+        self._metrics.add("outcomes", len(batch.records))
         self._bus.publish(batch.events)
+        await self._bus.kept(len(batch.events))
         if self._bus.listened:
             self._bus.publish([return_event(record, self._job_of(record.jid)) for record in batch.records])
         for opened in touched.values():
+            await self._closing.answered(opened)
             await self._closing.check(opened)
 
     def _job_of(self, jid: str) -> Job | None:
         opened = self._open_jobs.get(jid)
         return opened.job if opened is not None else None
 
+    def _branch(self, site: str, jid: str, touched: dict[str, OpenJob]) -> Branch | None:
+        opened = self._open_jobs.get(jid)
+        if opened is None or site not in opened.branches:
+            return None
+        touched[jid] = opened
+        return opened.branches[site]
+
     def _take_page(self, site: str, page: Manifest, touched: dict[str, OpenJob]) -> None:
-        opened = self._open_jobs.get(page.jid)
-        branch = opened.branches.get(site) if opened is not None else None
-        if opened is None or branch is None or branch.state is BranchState.CLOSED:
+        branch = self._branch(site, page.jid, touched)
+        if branch is None:
             return
-        touched[page.jid] = opened
-        fresh = {(page.site, device) for device in page.ids} - branch.awaiting
-        branch.awaiting |= fresh
-        branch.expected += len(fresh)
-        opened.expected += len(fresh)
-        if page.final:
+        branch.awaiting |= {(page.site, device) for device in page.ids} - branch.ended.keys()
+        if page.final and branch.state is not BranchState.CLOSED:
             branch.state = BranchState.ANSWERED
 
     def _take_record(self, site: str, record: OutcomeRecord, touched: dict[str, OpenJob]) -> None:
-        opened = self._open_jobs.get(record.jid)
-        branch = opened.branches.get(site) if opened is not None else None
-        if opened is None or branch is None:
+        branch = self._branch(site, record.jid, touched)
+        if branch is None:
             return
-        touched[record.jid] = opened
-        if (record.site, record.id) in branch.awaiting:
-            branch.awaiting.discard((record.site, record.id))
-            opened.counts[record.outcome.value] += 1
+        key, outcome = (record.site, record.id), record.outcome.value
+        earlier = branch.ended.get(key)
+        if earlier is not None and (earlier not in PROVISIONAL or outcome in PROVISIONAL):
+            return
+        branch.awaiting.discard(key)
+        branch.ended[key] = outcome
+        counts = touched[record.jid].counts
+        counts[outcome] += 1
+        if earlier is not None:
+            counts[earlier] -= 1
 
-    async def _take_close(self, site: str, close: Close, touched: dict[str, OpenJob]) -> None:
-        opened = self._open_jobs.get(close.jid)
-        branch = opened.branches.get(site) if opened is not None else None
-        if opened is None or branch is None or branch.state is BranchState.CLOSED:
+    def _take_close(self, site: str, close: Close, touched: dict[str, OpenJob]) -> None:
+        branch = self._branch(site, close.jid, touched)
+        if branch is None:
             return
-        touched[close.jid] = opened
+        branch.state = BranchState.CLOSED
         if branch.awaiting:
-            # The site's last word leaves devices without an outcome: that must never be silence.
+            # The site's last word leaves devices without an outcome: delivery gives them one, since the job is not
+            # ended while anybody is awaited.
             self._metrics.refused(
                 "uplink", "close_incomplete", site, f"job {close.jid}: {len(branch.awaiting)} missing"
             )
-            records = [
-                OutcomeRecord(
-                    jid=close.jid,
-                    site=leaf,
-                    id=device,
-                    fun=opened.job.fun,
-                    outcome=Outcome.UNKNOWN,
-                    why="the site closed the job without an outcome for this device",
-                    ended=self._clock.wall(),
-                )
-                for leaf, device in sorted(branch.awaiting)
-            ]
-            try:
-                await self._writer.commit([outcome_statement(records, site), *self._spool.adding(records)])
-            except StoreFailed as error:
-                # The branch stays open, and the bound on a site that does not close ends it.
-                log.error("missing outcomes not written jid=%s error=%s", close.jid, error.found)
-                return
-            opened.counts[Outcome.UNKNOWN.value] += len(records)
-            branch.awaiting.clear()
-        branch.state = BranchState.CLOSED
-        await self._closing.answered(opened)
+            touched[close.jid].look_at = 0.0
+
+
+def definition_jid(item: JobDefinition) -> str:
+    """The jid of the job that is defined. Raises ``Refused``."""
+    return decode_job(item.job).jid

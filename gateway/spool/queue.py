@@ -6,6 +6,7 @@ Items are added inside the transaction of whatever they tell of, so that an outc
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Sequence
 
 from device_agent.protocol import limits
@@ -69,6 +70,17 @@ class Spool:
     async def confirm(self, sequence: int) -> None:
         """A master has everything up to here on disk: let it go."""
         await self._writer.commit([("DELETE FROM spool WHERE sequence <= ?", [(sequence,)])])
+
+    async def reaches(self, sequence: int) -> bool:
+        """Whether this store ever gave out a sequence that high."""
+        rows = await self._reader.rows("SELECT seq FROM sqlite_sequence WHERE name = 'spool'")
+        return sequence <= (rows[0][0] if rows else 0)
+
+    async def renew_epoch(self) -> None:
+        """Number from now on under another name."""
+        epoch = secrets.token_hex(8)
+        await self._writer.commit([("UPDATE station SET value = ? WHERE key = 'epoch'", [(epoch,)])])
+        self._epoch = epoch
 
     async def pending(self) -> int:
         """How many items wait."""

@@ -26,8 +26,9 @@ def migrate(path: Path) -> str:
 
     Raises ``ConfigInvalid`` when the file is not a store, or is of a newer release.
     """
-    connection = sqlite3.connect(path, isolation_level=None)
+    connection = None
     try:
+        connection = sqlite3.connect(path, isolation_level=None)
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=FULL")
         (version,) = connection.execute("PRAGMA user_version").fetchone()
@@ -55,4 +56,5 @@ def migrate(path: Path) -> str:
             hint=f"check the permissions and the free space of {path.parent}",
         ) from None
     finally:
-        connection.close()
+        if connection is not None:
+            connection.close()

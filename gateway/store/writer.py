@@ -27,6 +27,8 @@ Statement = tuple[str, Sequence[Row]]
 """SQL and the rows to run it with."""
 
 CLOSE_SECONDS = 10.0
+UNWRITABLE = (sqlite3.Error, OverflowError, UnicodeEncodeError)
+"""How a commit fails; the last two are for a number or a text that no column holds."""
 
 
 class StoreFailed(StationFailed):
@@ -114,11 +116,11 @@ class Writer(Part):
                 for sql, rows in _merged(units):
                     await self._connection.executemany(sql, rows)
                 await self._connection.execute("COMMIT")
-            except sqlite3.Error:
+            except UNWRITABLE:
                 if self._connection.in_transaction:
                     await self._connection.execute("ROLLBACK")
                 raise
-        except sqlite3.Error as error:
+        except UNWRITABLE as error:
             if len(units) == 1 and not units[0].done.done():
                 self.failures += 1
                 log.error("commit failed error=%s", error)

@@ -19,7 +19,6 @@ from tests.peers.rope import (
     EPOCH,
     Above,
     Below,
-    PlayedMaster,
     PlayedSite,
     connected,
     new_keys,
@@ -247,10 +246,23 @@ async def test_a_second_connection_of_a_site_takes_the_place_of_the_first(master
         await until(lambda: above.up == ["lisbon", "lisbon"], what="both")
         assert above.down == [("lisbon", "it connected again")]
         await first.say(frames.Batch(EPOCH, 0, [(1, b"of the old connection")]))
-        await until(lambda: above.reasons["not_accepted"] == 1, what="the refusal")
+        await first.hears(frames.HelloAgain)
+        assert above.reasons == {"no_hello": 1}
         await master.part.deliver(b"job", 1.0, ["lisbon"])
         assert (await second.hears(Deliver)).job == b"job"
     assert above.items == {}
+
+
+@pytest.mark.parametrize("said", [frames.Echo(1), frames.Bye(), bytes(2000)], ids=["echo", "goodbye", "much"])
+async def test_a_connection_without_a_hello_is_asked_for_one(
+    said: frames.FromSite | bytes, master: Master, above: Above
+) -> None:
+    async with master.site(hello=False) as site:
+        await site.say(said)
+        await site.hears(frames.HelloAgain)
+        assert above.reasons.total() == 1
+        await site.hello()
+        await site.hears(frames.SiteWelcome)
 
 
 async def test_a_key_in_quarantine_is_heard_for_a_hello_and_nothing_else(master: Master, above: Above) -> None:
@@ -403,7 +415,7 @@ async def test_a_site_that_floods_is_dropped_and_the_others_are_served(master: M
         assert await witness.hears_nothing_before_the_echo() == []
         assert master.part.connected("madrid")
         above.disk.set()
-        await until(lambda: above.reasons["not_accepted"] >= 1, what="what came after it is refused")
+        await site.hears(frames.HelloAgain)
     assert len(above.items["lisbon"]) <= 1
 
 
@@ -465,6 +477,13 @@ async def test_a_half_open_link_is_noticed_by_the_echo(below: Below) -> None:
         frozen.answers = True
         await until(lambda: connected(uplink), what="the link again")
         assert frozen.hellos >= 2
+
+
+async def test_a_master_that_has_forgotten_the_connection_gets_a_new_one(below: Below) -> None:
+    async with played_master() as master, uplinked(below, master.address) as uplink:
+        await until(lambda: connected(uplink), what="the link")
+        await master.say(frames.HelloAgain())
+        await until(lambda: master.hellos == 2 and connected(uplink), what="the second link")
 
 
 @pytest.mark.usefixtures("quick_hello")
@@ -654,10 +673,6 @@ async def test_a_gateway_that_stops_says_goodbye(
         assert bool(below.items) != confirms
 
 
-def shorter(good: PlayedMaster) -> list[MasterAddress]:
-    return [good.address]
-
-
 async def test_another_list_of_masters_is_used_at_once(below: Below) -> None:
     async with played_master() as first, played_master() as second, uplinked(below, first.address) as uplink:
         await until(lambda: connected(uplink), what="the first")
@@ -680,7 +695,6 @@ async def test_a_shorter_list_is_used_wherever_the_walk_is(
             state = connected
         elif where == "waiting for another round":
             monkeypatch.setattr("random.SystemRandom.uniform", lambda *_: 30.0)
-            # The walk of three ends where the second round begins: at the first of them.
             last.answers = True
             state = connected
         else:
@@ -699,8 +713,18 @@ async def test_a_shorter_list_is_used_wherever_the_walk_is(
             uplink.replace_masters([good.address])
             # The API may ask at any moment.
             assert uplink.status()["masters"] == [good.address.address]
-            await until(lambda: connected(uplink), what="the only one")
+            await until(lambda: good.hellos == 1 and connected(uplink), what="the only one")
             assert uplink.status()["master"] == good.address.address
+
+
+@pytest.mark.parametrize("turns", range(8))
+async def test_a_link_that_is_lost_in_the_moment_of_the_stop_does_not_hold_it_up(turns: int, below: Below) -> None:
+    async with played_master() as first, played_master() as other, asyncio.timeout(10):
+        async with uplinked(below, first.address) as uplink:
+            await until(lambda: connected(uplink), what="the link")
+            uplink.replace_masters([other.address])
+            for _ in range(turns):
+                await asyncio.sleep(0)
 
 
 async def test_the_next_attempt_is_told_while_it_is_waited_for(

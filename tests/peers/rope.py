@@ -141,9 +141,14 @@ class Below(Counted):
         self.roll = Rows()
         self.jobs: list[tuple[bytes, float, str]] = []
         self.cancelled: list[str] = []
-        self.epoch = EPOCH
         self.changed = asyncio.Event()
+        self.epochs = [EPOCH]
+        self.failing = False
         self._last = 0
+
+    @property
+    def epoch(self) -> str:
+        return self.epochs[-1]
 
     def add(self, *bodies: bytes) -> None:
         """Spool items."""
@@ -166,6 +171,20 @@ class Below(Counted):
     async def confirm(self, sequence: int) -> None:
         self.confirmed.append(sequence)
         self.items = [item for item in self.items if item[0] > sequence]
+
+    async def reaches(self, sequence: int) -> bool:
+        return sequence <= max(self._last, *self.confirmed, 0)
+
+    async def renew_epoch(self) -> None:
+        self.epoch = "f" * 16
+
+    async def reaches(self, sequence: int) -> bool:
+        if self.failing:
+            raise StationFailed("the disk does not answer")
+        return sequence <= self._last
+
+    async def renew_epoch(self) -> None:
+        self.epochs.append(f"{len(self.epochs):016x}")
 
     async def accept_from_above(self, job: bytes, remaining: float, master: str) -> None:
         self.jobs.append((job, remaining, master))

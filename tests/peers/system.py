@@ -165,7 +165,8 @@ class System(Rehearsal):
         """Accept a site's key, and wait until it is connected."""
         client = self.stations[above]
         self.until(
-            lambda: any((key.site, key.state) == (site, "pending") for key in client.keys().keys), f"{site} asks to join"
+            lambda: any((key.site, key.state) == (site, "pending") for key in client.keys().keys),
+            f"{site} asks to join",
         )
         client.decide_key(site, "accept", None)
         self.connected(site, above)
@@ -238,11 +239,18 @@ class System(Rehearsal):
         except NotFound:
             return {}
 
+    def waiting(self, station: str, jid: str) -> dict[str, int]:
+        """The states of the devices without an outcome; none while the station does not know the job."""
+        try:
+            return self.job(station, jid).waiting
+        except NotFound:
+            return {}
+
     def occupy(self, site: str, tgt: str, devices: int, seconds: float, **given: Any) -> list[str]:
         """Give these devices as many sleeping jobs as they run at once, so that any other has to wait; their jids."""
         jids = [self.issue(site, tgt, "test.sleep", seconds, **given) for _ in range(limits.DEVICE_RUNNING)]
         for jid in jids:
-            self.until(lambda: self.job(site, jid).waiting == {"running": devices}, f"{jid} runs")  # noqa: B023 - called at once
+            self.until(lambda: self.waiting(site, jid) == {"running": devices}, f"{jid} runs")  # noqa: B023 - called at once
         return jids
 
     def ended(self, station: str, jid: str) -> Ended:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from gateway.rehearsal import free_port
-from tests.peers.system import System, assert_executed_once, assert_exactly_once, whole_system
+from tests.peers.system import System, assert_exactly_once, assert_executed_once, whole_system
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
 

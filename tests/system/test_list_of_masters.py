@@ -23,7 +23,8 @@ def uplink(system: System) -> dict[str, Any]:
 def connected_to(system: System, master: str) -> None:
     address = system.address(master)["address"]
     system.until(
-        lambda: (uplink(system)["state"], uplink(system)["master"]) == ("connected", address), f"lisbon is with {master}"
+        lambda: (uplink(system)["state"], uplink(system)["master"]) == ("connected", address),
+        f"lisbon is with {master}",
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.peers.system import System, assert_executed_once, assert_exactly_once, one_site
+from tests.peers.system import System, assert_exactly_once, assert_executed_once, one_site
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
 

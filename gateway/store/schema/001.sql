@@ -13,6 +13,7 @@ CREATE TABLE jobs (
     deadline  REAL NOT NULL,
     accepted  REAL NOT NULL,
     closed    REAL,
+    expected  INTEGER,                   -- how many devices, known when it is closed
     cancelled INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
 CREATE INDEX jobs_open ON jobs (closed) WHERE closed IS NULL;

@@ -23,7 +23,7 @@ from device_agent.protocol.messages import (
     Gone,
     Hello,
     Job,
-    LocalJob,
+    JobDefinition,
     Manifest,
     OutcomeRecord,
     Return,
@@ -66,7 +66,7 @@ ITEMS: list[messages.Item] = [
     ),
     Close(jid=JID, site="lisbon", counts={"ok": 3, "failed": 1}),
     Event(tag="salt/auth", data={"id": "cam-1", "deep": {"er": [1]}}, stamp=1.7e9, site="lisbon"),
-    LocalJob(job=messages.encode(JOB), site="lisbon"),
+    JobDefinition(job=messages.encode(JOB), site="lisbon"),
 ]
 DECODERS: dict[str, tuple[Callable[[bytes], Any], list[bytes]]] = {
     "job": (messages.decode_job, [messages.encode(JOB)]),

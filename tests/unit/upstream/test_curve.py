@@ -201,7 +201,7 @@ def test_unknown_keys_come_in_at_a_bounded_rate(answerer: ZapAnswerer, doors: Do
 
 def test_one_turned_away_by_the_rate_may_come_again(answerer: ZapAnswerer) -> None:
     answers = {answerer._judge(request())[0] for _ in range(100)}
-    # 300 is a temporary error, upon which the other end's library tries again by itself.
+    # 300 is a temporary failure (https://rfc.zeromq.org/spec/27/).
     assert answers == {b"200", b"300"}
 
 

@@ -46,6 +46,7 @@ FROM_SITE: list[FromSite] = [
 FROM_MASTER: list[FromMaster] = [
     frames.SiteWelcome("central", 12, 3),
     frames.SiteRefused("pending", "accept it"),
+    frames.HelloAgain(),
     frames.Confirmed(EPOCH, 9),
     frames.RecordsConfirmed(8),
     frames.EchoReply(3),

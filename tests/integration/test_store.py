@@ -1,0 +1,349 @@
+"""The store: migrations, group commit, full disks and sudden ends, on real SQLite files."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sqlite3
+import sys
+from collections.abc import AsyncIterator
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+from device_agent.errors import EXIT_CONFIG, ConfigInvalid
+from gateway.store import migrate as migrate_module
+from gateway.store.migrate import migrate, steps
+from gateway.store.reader import Reader
+from gateway.store.writer import Statement, StoreFailed, Writer
+from tests.peers.database import Store, look, opened_store
+from tests.peers.waiting import until
+
+ROOT = Path(__file__).resolve().parents[2]
+ADD = "INSERT INTO station (key, value) VALUES (?, ?)"
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[Store]:
+    async with opened_store(tmp_path) as opened:
+        yield opened
+
+
+def adding(*keys: str) -> list[Statement]:
+    """A unit that adds rows."""
+    return [(ADD, [(key, "x") for key in keys])]
+
+
+def keys(store: Store) -> set[str]:
+    """What is in the file, beside the epoch."""
+    return {key for (key,) in store.look("SELECT key FROM station")} - {"epoch"}
+
+
+# --- migrate ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_empty_folder_gets_the_newest_schema(tmp_path: Path) -> None:
+    epoch = migrate(tmp_path / "store")
+    assert len(epoch) == 16
+    assert look(tmp_path / "store", "PRAGMA user_version") == [(steps()[-1][0],)]
+    assert look(tmp_path / "store", "PRAGMA journal_mode") == [("wal",)]
+
+
+def test_migrating_again_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    epoch = migrate(path)
+    schema = look(path, "SELECT name, sql FROM sqlite_schema ORDER BY name")
+    assert migrate(path) == epoch
+    assert look(path, "SELECT name, sql FROM sqlite_schema ORDER BY name") == schema
+
+
+def test_every_store_has_an_epoch_of_its_own(tmp_path: Path) -> None:
+    assert migrate(tmp_path / "one") != migrate(tmp_path / "two")
+
+
+def test_the_steps_are_numbered_without_a_gap() -> None:
+    files = (resources.files("gateway.store") / "schema").iterdir()
+    assert [number for number, _ in steps()] == list(range(1, len([f for f in files if f.name.endswith(".sql")]) + 1))
+
+
+def test_a_later_step_is_taken_on_a_store_with_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, first = tmp_path / "store", steps()
+    epoch = migrate(path)
+    later = (len(first) + 1, "CREATE TABLE later (a); INSERT INTO later VALUES (1);")
+    monkeypatch.setattr(migrate_module, "steps", lambda: [*first, later])
+    assert migrate(path) == epoch
+    assert migrate(path) == epoch
+    assert look(path, "SELECT a FROM later") == [(1,)]
+
+
+def test_a_step_that_fails_leaves_the_store_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, first = tmp_path / "store", steps()
+    epoch = migrate(path)
+    broken = (len(first) + 1, "CREATE TABLE later (a); INSERT INTO nowhere VALUES (1);")
+    with monkeypatch.context() as patched, pytest.raises(ConfigInvalid):
+        patched.setattr(migrate_module, "steps", lambda: [*first, broken])
+        migrate(path)
+    assert look(path, "SELECT name FROM sqlite_schema WHERE name = 'later'") == []
+    assert migrate(path) == epoch
+
+
+def test_a_store_of_a_newer_release_is_refused_and_not_touched(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    migrate(path)
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA user_version=999")
+    connection.close()
+    with pytest.raises(ConfigInvalid, match="newer release") as error:
+        migrate(path)
+    assert (error.value.where, error.value.found) == (str(path), "schema 999")
+    assert error.value.exit_status == EXIT_CONFIG
+    assert look(path, "PRAGMA user_version") == [(999,)]
+
+
+@pytest.mark.parametrize("content", [b"not a database" * 100, bytes(5000), b"SQLite format 3\0" + b"\xff" * 4096])
+def test_a_file_that_is_no_store_is_refused(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    path.write_bytes(content)
+    with pytest.raises(ConfigInvalid, match="cannot be opened") as error:
+        migrate(path)
+    assert error.value.where == str(path)
+    assert error.value.found
+
+
+def test_another_programs_database_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE jobs (mine)")
+    connection.close()
+    with pytest.raises(ConfigInvalid):
+        migrate(path)
+    assert look(path, "SELECT name FROM sqlite_schema") == [("jobs",)]
+
+
+@pytest.mark.parametrize("where", ["a folder", "nowhere/store"])
+def test_a_path_that_cannot_be_a_file_is_refused(where: str, tmp_path: Path) -> None:
+    (tmp_path / "a folder").mkdir()
+    with pytest.raises(ConfigInvalid) as error:
+        migrate(tmp_path / where)
+    assert error.value.where == str(tmp_path / where)
+
+
+# --- writer and reader -----------------------------------------------------------------------------------------------
+
+
+async def test_units_asked_for_at_the_same_time_are_committed_together(store: Store) -> None:
+    async with asyncio.TaskGroup() as group:
+        for number in range(500):
+            group.create_task(store.writer.commit(adding(f"k{number}")))
+    assert len(keys(store)) == 500
+    assert store.writer.commits <= 3
+
+
+async def test_a_unit_is_on_disk_when_its_commit_returns(store: Store) -> None:
+    await store.writer.commit([*adding("a"), ("UPDATE station SET value = ? WHERE key = ?", [("changed", "a")])])
+    assert store.look("SELECT value FROM station WHERE key = 'a'") == [("changed",)]
+    assert await store.reader.rows("SELECT value FROM station WHERE key = ?", ("a",)) == [("changed",)]
+
+
+async def test_units_are_written_in_the_order_in_which_they_were_asked_for(store: Store) -> None:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(store.writer.commit(adding("a")))
+        for number in range(50):
+            group.create_task(
+                store.writer.commit([("UPDATE station SET value = ? WHERE key = 'a'", [(f"v{number}",)])])
+            )
+            group.create_task(store.writer.commit(adding(f"k{number}")))
+    assert store.look("SELECT value FROM station WHERE key = 'a'") == [("v49",)]
+
+
+async def test_a_unit_without_rows_costs_no_commit(store: Store) -> None:
+    await store.writer.commit([])
+    await store.writer.commit([(ADD, [])])
+    assert store.writer.commits == 0
+
+
+BAD: dict[str, list[Statement]] = {
+    "a key that is there": adding("good-1"),
+    "no such table": [("INSERT INTO nowhere VALUES (?)", [(1,)])],
+    "no SQL": [("nonsense", [()])],
+    "too few values": [(ADD, [("one",)])],
+    "no value at all": [(ADD, [("a", None)])],
+    "a type no column has": [(ADD, [("a", ["list"])])],
+    "a number no column holds": [("UPDATE sites SET confirmed = ?", [(2**64,)])],
+    "text no encoding has": [(ADD, [("a", "\ud800")])],
+    "half a unit": [*adding("half"), ("INSERT INTO nowhere VALUES (?)", [(1,)])],
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+async def test_one_bad_unit_does_not_take_the_others_with_it(kind: str, store: Store) -> None:
+    outcomes: dict[str, str] = {}
+
+    async def ask(name: str, unit: list[Statement]) -> None:
+        try:
+            await store.writer.commit(unit)
+            outcomes[name] = "done"
+        except StoreFailed as error:
+            assert error.where == str(store.path)
+            assert error.found
+            outcomes[name] = "failed"
+
+    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        for number in range(3):
+            group.create_task(ask(f"good-{number}", adding(f"good-{number}")))
+        group.create_task(ask("bad", BAD[kind]))
+        for number in range(3, 6):
+            group.create_task(ask(f"good-{number}", adding(f"good-{number}")))
+    assert outcomes == {**{f"good-{number}": "done" for number in range(6)}, "bad": "failed"}
+    assert keys(store) == {f"good-{number}" for number in range(6)}
+    await store.writer.commit(adding("after"))
+    assert store.writer.failures == 1
+
+
+async def test_a_full_disk_fails_what_does_not_fit_and_nothing_before_or_after(store: Store) -> None:
+    await store.writer.commit(adding("before"))
+    connection = store.writer._connection
+    assert connection is not None
+    ((pages,),) = store.look("PRAGMA page_count")
+    await connection.execute(f"PRAGMA max_page_count={pages + 4}")
+    with pytest.raises(StoreFailed) as error:
+        await store.writer.commit([(ADD, [(f"big{number}", "x" * 4000) for number in range(20)])])
+    assert "full" in str(error.value.found)
+    assert "df -h" in str(error.value.hint)
+    assert keys(store) == {"before"}
+    await connection.execute("PRAGMA max_page_count=1000000")
+    await store.writer.commit(adding("after"))
+    assert keys(store) == {"before", "after"}
+
+
+async def test_a_reader_never_writes(store: Store) -> None:
+    with pytest.raises(sqlite3.OperationalError, match="readonly"):
+        await store.reader.rows("DELETE FROM station")
+
+
+async def test_a_long_listing_does_not_hold_up_a_commit(store: Store) -> None:
+    await store.writer.commit(adding(*(f"k{number}" for number in range(2000))))
+    slow = "SELECT count(*) FROM station a, station b, station c WHERE a.key < b.key AND b.key < c.key"
+
+    async def list_for_ever() -> None:
+        with pytest.raises(sqlite3.OperationalError, match="interrupted"):
+            await store.reader.rows(slow)
+
+    async with asyncio.TaskGroup() as group:
+        listing = group.create_task(list_for_ever())
+        async with asyncio.timeout(10):
+            await store.writer.commit(adding("meanwhile"))
+        assert not listing.done()
+        assert store.reader._connection is not None
+        await store.reader._connection.interrupt()
+    assert "meanwhile" in keys(store)
+
+
+async def test_what_was_asked_for_before_the_stop_is_written(tmp_path: Path) -> None:
+    async with asyncio.TaskGroup() as group:
+        async with opened_store(tmp_path) as store:
+            for number in range(100):
+                group.create_task(store.writer.commit(adding(f"k{number}")))
+            await asyncio.sleep(0)
+    assert len(look(store.path, "SELECT key FROM station")) == 101
+
+
+@pytest.mark.parametrize("folder", ["plain", "with space", "50%", "a#b", "what?", "é"])
+async def test_any_name_of_a_folder_will_do(folder: str, tmp_path: Path) -> None:
+    async with opened_store(tmp_path / folder) as store:
+        await store.writer.commit(adding("a"))
+        assert await store.reader.rows("SELECT key FROM station WHERE key = 'a'") == [("a",)]
+    assert [entry.name for entry in tmp_path.iterdir()] == [folder]
+
+
+# --- a sudden end ----------------------------------------------------------------------------------------------------
+
+COMMITS_FOR_EVER = """
+import asyncio, itertools, sys
+from pathlib import Path
+from gateway.store.migrate import migrate
+from gateway.store.writer import Writer
+
+async def commit(writer, numbers):
+    for number in numbers:
+        await writer.commit([
+            ("INSERT INTO station VALUES (?, ?)", [(f"a{number}", "x" * 500)]),
+            ("INSERT INTO spool (kind, body) VALUES ('k', ?)", [(b"%d" % number,)]),
+        ])
+        sys.stdout.write(f"{number}\\n")
+        sys.stdout.flush()
+
+async def run(path):
+    migrate(path)
+    numbers = itertools.count()
+    async with Writer(path) as writer, asyncio.TaskGroup() as group:
+        for _ in range(20):
+            group.create_task(commit(writer, numbers))
+
+asyncio.run(run(Path(sys.argv[1])))
+"""
+
+
+@pytest.mark.parametrize("commits", [1, 200, 2000])
+async def test_every_unit_that_was_acknowledged_survives_a_kill(commits: int, tmp_path: Path) -> None:
+    path = tmp_path / "station.sqlite"
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", COMMITS_FOR_EVER, str(path), stdout=asyncio.subprocess.PIPE, cwd=ROOT
+    )
+    assert process.stdout is not None
+    acknowledged: list[str] = []
+    try:
+        async with asyncio.timeout(30):
+            while len(acknowledged) < commits:
+                acknowledged.append((await process.stdout.readline()).decode().strip())
+        process.send_signal(signal.SIGKILL)
+        async with asyncio.timeout(10):
+            acknowledged += [line for line in (await process.stdout.read()).decode().split("\n")[:-1] if line]
+    finally:
+        if process.returncode is None:
+            process.kill()
+        assert await process.wait() == -signal.SIGKILL
+    epoch = migrate(path)
+    assert epoch
+    kept = {key[1:] for (key,) in look(path, "SELECT key FROM station") if key != "epoch"}
+    spooled = {body.decode() for (body,) in look(path, "SELECT body FROM spool")}
+    assert set(acknowledged) <= kept
+    # Each unit is there as a whole, or not at all.
+    assert kept == spooled
+    assert look(path, "PRAGMA integrity_check") == [("ok",)]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a disk to fill")
+async def test_a_disk_that_is_really_full_is_survived(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = await asyncio.create_subprocess_exec(
+        "mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk), stderr=asyncio.subprocess.DEVNULL
+    )
+    if await mount.wait():
+        pytest.skip("mounting is not allowed here")
+    try:
+        async with opened_store(disk) as store:
+            await store.writer.commit(adding("before"))
+            with pytest.raises(StoreFailed):
+                await store.writer.commit([(ADD, [(f"k{number}", "x" * 4000) for number in range(500)])])
+            assert keys(store) == {"before"}
+            await until(lambda: keys(store) == {"before"}, what="what was there")
+            await store.writer.commit(adding("after"))
+            assert keys(store) == {"before", "after"}
+    finally:
+        umount = await asyncio.create_subprocess_exec("umount", str(disk))
+        assert await umount.wait() == 0
+
+
+async def test_two_writers_of_one_file_wait_for_each_other(tmp_path: Path) -> None:
+    path = tmp_path / "station.sqlite"
+    migrate(path)
+    async with Writer(path) as first, Writer(path) as second, Reader(path) as reader:
+        async with asyncio.TaskGroup() as group:
+            for number in range(50):
+                group.create_task(first.commit(adding(f"a{number}")))
+                group.create_task(second.commit(adding(f"b{number}")))
+        assert len(await reader.rows("SELECT key FROM station")) == 101
