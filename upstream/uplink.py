@@ -228,10 +228,13 @@ class Uplink(Part):
                     continue
                 raise LinkLost(f"{answer.state}: {answer.reason}")
             self._refusals.refused("uplink", "before_welcome", master.address)
-        if not await self._outgoing.reaches(answer.confirmed):
-            # A store restored from a backup would number new items as old ones, which the master has had.
-            await self._outgoing.renew_epoch()
-            raise LinkLost("the master knows more of this store than is in it: going on under a new epoch")
+        try:
+            if not await self._outgoing.reaches(answer.confirmed):
+                # A store restored from a backup would number new items as old ones, which the master has had.
+                await self._outgoing.renew_epoch()
+                raise LinkLost("the master knows more of this store than is in it: going on under a new epoch")
+        except OutstationError as error:
+            raise LinkLost(f"the spool cannot be read: {error.what}") from None
         self._confirmed, self._records_confirmed = answer.confirmed, answer.revision
         self._heard = self._clock.monotonic()
         await self._let_go(answer.confirmed)

@@ -8,7 +8,8 @@ from device_agent.errors import NotFound, UsageInvalid
 from device_agent.protocol.messages import TargetType
 from device_agent.protocol.targeting import compile_target
 from gateway.api.operation import Answer, Asked, Operation, whole
-from gateway.devices.registry import Device, Registry
+from gateway.devices.device import Device
+from gateway.devices.registry import Registry
 from gateway.devices.sites import SiteBook
 
 PAGE = 1000

@@ -10,15 +10,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from device_agent.clock import Clock
 from device_agent.errors import Refused
 from device_agent.parts import Part
 from device_agent.protocol import limits, tags
-from device_agent.protocol.messages import Beat, Event, Gone, Hello, decode_stored, decode_value, encode_value
+from device_agent.protocol.messages import Beat, Event, Gone, Hello, decode_stored, decode_value
 from gateway.bus import Bus
+from gateway.devices.device import PUT_DEVICE, Device
 from gateway.metrics import Metrics
 from gateway.store.reader import Reader
 from gateway.store.writer import Statement, StoreFailed, Writer
@@ -29,49 +29,6 @@ log = logging.getLogger(__name__)
 FLUSH_SECONDS = 0.1
 SWEEP_SECONDS = 1.0
 SEEN_EVERY_SECONDS = 60.0
-
-_PUT = (
-    "INSERT INTO devices (site, id, link, place, agent, grains, present, first_seen, last_seen, revision)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-    " ON CONFLICT (site, id) DO UPDATE SET link=excluded.link, place=excluded.place, agent=excluded.agent,"
-    " grains=excluded.grains, present=excluded.present, last_seen=excluded.last_seen, revision=excluded.revision"
-)
-
-
-@dataclass(slots=True)
-class Device:
-    """One device. ``heard`` and ``gone`` are monotonic seconds of this process, the others wall seconds."""
-
-    site: str
-    id: str
-    link: str
-    place: int | None
-    agent: str
-    grains: dict[str, Any]
-    present: bool
-    first_seen: float
-    last_seen: float
-    revision: int
-    unheard: bool = False
-    session: str = ""
-    heard: float = 0.0
-    gone: float = 0.0
-
-    def row(self) -> tuple[Any, ...]:
-        """The device as a row of the store."""
-        return (
-            self.site,
-            self.id,
-            self.link,
-            self.place,
-            self.agent,
-            encode_value(self.grains),
-            # On disk an unheard device stays present: after another restart it is still expected back.
-            int(self.present or self.unheard),
-            self.first_seen,
-            self.last_seen,
-            self.revision,
-        )
 
 
 class Registry(Part):
@@ -310,7 +267,7 @@ class Registry(Part):
                     self._revision,
                 )
             )
-        await self._writer.commit([(_PUT, [device.row() for device in taken]), *beside])
+        await self._writer.commit([(PUT_DEVICE, [device.row() for device in taken]), *beside])
         for device in taken:
             self._below[device.site, device.id] = device
         self._changed.set()
@@ -323,7 +280,7 @@ class Registry(Part):
                 self._revision += 1
                 device.revision = self._revision
             try:
-                await self._writer.commit([(_PUT, [device.row() for device in dirty.values()])])
+                await self._writer.commit([(PUT_DEVICE, [device.row() for device in dirty.values()])])
             except StoreFailed:
                 self._dirty = {**dirty, **self._dirty}
                 raise
@@ -401,6 +358,7 @@ class Registry(Part):
             device.gone = self._clock.monotonic()
             self._went.append(device.id)
             self._mark(device)
+            self._on_move(device.id)
 
     def _mark(self, device: Device) -> None:
         self._dirty[device.site, device.id] = device

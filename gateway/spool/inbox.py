@@ -152,7 +152,10 @@ class Inbox:
             case Event():
                 batch.events.append(item)
             case JobDefinition():
-                if await self._job_known(definition_jid(item), batch):
+                known = await self._known_body(item, batch)
+                if known is not None:
+                    if known != item.job:
+                        raise Refused("jid_taken", decode_job(item.job).jid)
                     # It came from here, or by another way before.
                     return []
                 opened = self._opened(batch, item)
@@ -177,6 +180,14 @@ class Inbox:
                 batch.closes.append(item)
                 return []
         return [(type(item).__name__.lower(), body)]
+
+    async def _known_body(self, item: JobDefinition, batch: _Batch) -> bytes | None:
+        jid = decode_job(item.job).jid
+        for opened in (*batch.jobs, self._open_jobs.get(jid)):
+            if opened is not None and opened.job.jid == jid:
+                return opened.body
+        rows = await self._reader.rows("SELECT body FROM jobs WHERE jid = ?", (jid,))
+        return bytes(rows[0][0]) if rows else None
 
     async def _need_job(self, jid: str, batch: _Batch) -> None:
         if not await self._job_known(jid, batch):
@@ -323,8 +334,3 @@ class Inbox:
                 "uplink", "close_incomplete", site, f"job {close.jid}: {len(branch.awaiting)} missing"
             )
             touched[close.jid].look_at = 0.0
-
-
-def definition_jid(item: JobDefinition) -> str:
-    """The jid of the job that is defined. Raises ``Refused``."""
-    return decode_job(item.job).jid

@@ -19,8 +19,8 @@ from device_agent.errors import ConfigInvalid, StationFailed
 from device_agent.mqtt import BrokerAddress, MqttLink
 from device_agent.parts import leaves
 from device_agent.protocol import limits
-from gateway.broker import mosquitto
-from gateway.broker.embedded import EmbeddedBroker
+from gateway.broker import embedded, mosquitto
+from gateway.broker.embedded import COMFORTABLE_DEVICES, EmbeddedBroker
 from gateway.broker.external import ExternalBroker
 from gateway.broker.mosquitto import Mosquitto
 from tests.peers.broker import free_port
@@ -206,11 +206,10 @@ async def test_a_managed_broker_dies_with_a_station_that_was_killed() -> None:
         assert alive(broker.status()["pid"])
 
 
-async def test_the_embedded_broker_serves_a_few_devices(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_embedded_broker_serves_a_few_devices() -> None:
     port = free_port()
     async with EmbeddedBroker("127.0.0.1", port) as broker:
         assert broker.status() == {"mode": "embedded", "host": "127.0.0.1", "port": port}
-        assert "fine for up to 200 devices" in caplog.text
         async with ears(port, 5) as clients:
             for number, ear in enumerate(clients):
                 await ear.link.publish(f"topic/{(number + 1) % 5}", b"%d" % number)
@@ -221,6 +220,24 @@ async def test_the_embedded_broker_serves_a_few_devices(caplog: pytest.LogCaptur
     with socket.socket() as again:
         again.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         again.bind(("127.0.0.1", port))
+
+
+async def test_the_embedded_broker_warns_once_when_there_are_more_devices_than_it_is_fine_for(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedded, "LOOK_SECONDS", 0.005)
+    looks: list[int] = []
+
+    def devices() -> int:
+        looks.append(COMFORTABLE_DEVICES + bool(looks))
+        return looks[-1]
+
+    broker = EmbeddedBroker("127.0.0.1", free_port())
+    broker.count_devices(devices)
+    async with broker:
+        await until(lambda: len(looks) > 8, what="a few looks")
+    assert looks[0] == COMFORTABLE_DEVICES
+    assert caplog.text.count(f"{COMFORTABLE_DEVICES + 1} devices on the embedded broker") == 1
 
 
 async def test_the_embedded_broker_tells_when_its_port_is_taken() -> None:

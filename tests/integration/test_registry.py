@@ -13,7 +13,7 @@ from device_agent.protocol import limits
 from device_agent.protocol.messages import Beat, Gone, Hello, Manifest, encode
 from device_agent.protocol.outcomes import State
 from gateway.devices import registry as registry_module
-from gateway.devices.registry import Device
+from gateway.devices.device import Device
 from gateway.jobs.accept import JobRequest
 from gateway.rooms import Rooms
 from gateway.store.writer import StoreFailed

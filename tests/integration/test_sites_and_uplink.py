@@ -170,6 +170,19 @@ async def test_a_rejected_site_is_told_and_its_live_link_dropped(master: Master,
 
 
 async def test_after_a_reconnect_the_sequence_goes_on_where_the_master_has_it(
+    master: Master, above: Above, below: Below
+) -> None:
+    keys = new_keys()
+    above.states[keys.public] = "accepted"
+    below.add(*[b"%d" % number for number in range(1, 6)])
+    # Three of them have come to the disk, which the site was never told.
+    above.items["lisbon"], above.positions["lisbon", EPOCH] = [(n, b"%d" % n) for n in (1, 2, 3)], [3, 0]
+    async with uplinked(below, master.address, keys=keys) as uplink:
+        await until(lambda: below.confirmed[-1:] == [5], what="the rest")
+    assert above.items["lisbon"] == [(n, b"%d" % n) for n in (1, 2, 3, 4, 5)]
+
+
+async def test_a_commit_that_outlives_its_link_is_waited_for_and_not_repeated(
     master: Master, above: Above, below: Below, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Uplink, "drain_seconds", 0.2)
@@ -178,14 +191,14 @@ async def test_after_a_reconnect_the_sequence_goes_on_where_the_master_has_it(
     above.disk.clear()
     async with uplinked(below, master.address, keys=keys) as uplink:
         await until(lambda: connected(uplink), what="the link")
-        below.add(*[b"%d" % number for number in range(1, 6)])
+        below.add(b"one", b"two")
     await until(lambda: above.down, what="the goodbye")
-    # Three of them had come to the disk, which the site was never told.
-    above.disk.set()
-    above.items["lisbon"], above.positions["lisbon", EPOCH] = [(n, b"%d" % n) for n in (1, 2, 3)], [3, 0]
     async with uplinked(below, master.address, keys=keys) as uplink:
-        await until(lambda: below.confirmed[-1:] == [5], what="the rest")
-    assert above.items["lisbon"] == [(n, b"%d" % n) for n in (1, 2, 3, 4, 5)]
+        await until(lambda: len(above.judged) == 2, what="the second hello")
+        assert not connected(uplink)
+        above.disk.set()
+        await until(lambda: below.confirmed[-1:] == [2], what="the confirmation")
+    assert above.items["lisbon"] == [(1, b"one"), (2, b"two")]
 
 
 async def test_items_of_every_size_go_up_in_order_while_the_disk_is_slow(
@@ -628,6 +641,29 @@ async def test_a_batch_says_what_it_follows(below: Below) -> None:
         (0, limits.BATCH_ITEMS),
         (limits.BATCH_ITEMS, 5),
     ]
+
+
+async def test_a_store_from_a_backup_goes_on_under_a_new_epoch(below: Below) -> None:
+    """Its numbers would be those of items that the master has had."""
+    async with played_master() as master:
+        below.add(b"one", b"two")
+        master.welcome = frames.SiteWelcome("played", 7, 0)
+        async with uplinked(below, master.address):
+            await until(lambda: master.hellos == 1, what="the first hello")
+            master.welcome = frames.SiteWelcome("played", 0, 0)
+            await until(lambda: not below.items, what="both items")
+    assert [frame.epoch for frame in master.heard if isinstance(frame, frames.SiteHello)] == below.epochs
+    assert len(set(below.epochs)) == 2
+    assert [(batch.epoch, batch.after) for batch in master.batches()] == [(below.epoch, 0)]
+
+
+async def test_a_disk_that_does_not_answer_at_the_welcome_costs_the_link_and_not_the_station(below: Below) -> None:
+    below.failing = True
+    async with played_master() as master, uplinked(below, master.address) as uplink:
+        await until(lambda: uplink.status()["last_error"], what="the loss")
+        assert "disk does not answer" in uplink.status()["last_error"]
+        below.failing = False
+        await until(lambda: connected(uplink), what="the link")
 
 
 async def test_what_a_master_has_already_is_let_go_at_the_welcome(below: Below) -> None:

@@ -75,7 +75,7 @@ async def test_items_come_back_as_they_were(gateway: Rooms) -> None:
     await spool(gateway, *items)
     assert await spooled(gateway) == items
     kinds = look(gateway.writer._path, "SELECT kind FROM spool ORDER BY sequence")
-    assert [kind for (kind,) in kinds] == ["event", "manifest", "outcomerecord", "localjob", "close"]
+    assert [kind for (kind,) in kinds] == ["event", "manifest", "outcomerecord", "jobdefinition", "close"]
 
 
 async def test_a_batch_is_bounded_by_its_count(gateway: Rooms) -> None:
@@ -343,12 +343,21 @@ async def test_a_close_that_leaves_devices_without_an_outcome_makes_them_unknown
     (page,) = pages(jid, "lisbon", ["a", "b", "c"], 1, final=True)
     close = Close(jid=jid, site="lisbon", counts={"ok": 1})
     await master.inbox.commit("lisbon", EPOCH, encoded(page, record(jid, "a"), close))
+    assert master.open_jobs.get(jid) is opened
+    await look_at(master, opened)
     assert outcomes(master, jid) == {("lisbon", "a"): "ok", ("lisbon", "b"): "unknown", ("lisbon", "c"): "unknown"}
     assert dict(opened.counts) == {"ok": 1, "unknown": 2}
     assert master.metrics.refusals["uplink", "close_incomplete"] == 1
     # Its word comes too late.
     await master.inbox.commit("lisbon", EPOCH, encoded(record(jid, "b"), first=9))
     assert outcomes(master, jid)["lisbon", "b"] == "unknown"
+
+
+async def look_at(rooms: Rooms, opened: OpenJob) -> None:
+    """What the loop of delivery does as soon as something is due, which it must be by now."""
+    now = rooms.delivery._clock.monotonic()
+    assert opened.look_at <= now
+    await rooms.delivery._look_at(opened, now)
 
 
 async def test_after_a_sudden_end_no_device_of_an_incomplete_close_is_without_an_outcome(tmp_path: Path) -> None:
@@ -363,8 +372,8 @@ async def test_after_a_sudden_end_no_device_of_an_incomplete_close_is_without_an
     async with a_master(tmp_path, "lisbon") as rooms:
         opened = rooms.open_jobs.get(jid)
         assert opened is not None
-        assert not opened.all_ended
-        await rooms.inbox.commit("lisbon", EPOCH, encoded(Close(jid=jid, site="lisbon", counts={"ok": 1}), first=9))
+        await look_at(rooms, opened)
+        assert rooms.open_jobs.get(jid) is None
         assert outcomes(rooms, jid) == {("lisbon", "a"): "ok", ("lisbon", "b"): "unknown"}
 
 
@@ -433,7 +442,7 @@ async def test_a_site_may_not_issue_a_job_under_a_number_that_is_taken(master: R
     twice = a_job(7)
     both = encoded(JobDefinition(encode(twice), "lisbon"), JobDefinition(encode(twice), "lisbon"), first=2)
     await master.inbox.commit("lisbon", EPOCH, both)
-    assert master.metrics.refusals["uplink", "jid_taken"] == 2
+    assert master.metrics.refusals["uplink", "jid_taken"] == 1, "a repeat of the same job says nothing new"
     assert (await master.views.one(opened.job.jid))["fun"] == "test.ping"
 
 

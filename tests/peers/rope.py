@@ -173,12 +173,6 @@ class Below(Counted):
         self.items = [item for item in self.items if item[0] > sequence]
 
     async def reaches(self, sequence: int) -> bool:
-        return sequence <= max(self._last, *self.confirmed, 0)
-
-    async def renew_epoch(self) -> None:
-        self.epoch = "f" * 16
-
-    async def reaches(self, sequence: int) -> bool:
         if self.failing:
             raise StationFailed("the disk does not answer")
         return sequence <= self._last

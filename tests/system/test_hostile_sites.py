@@ -174,6 +174,7 @@ async def test_many_keys_that_nobody_knows_do_not_keep_a_known_one_out(central: 
 
 async def test_items_that_are_none_are_counted_and_do_not_stop_those_after_them(intruder: Intruder) -> None:
     jid = intruder.system.issue("central", "*", "test.ping", expires_seconds=60)
+    await intruder.line.hears(frames.Deliver)
     (page,) = pages(jid, intruder.name, ["door-1"], 0, final=True)
     refused = await intruder.send(
         b"",
@@ -253,6 +254,7 @@ async def test_a_manifest_that_does_not_add_up_is_refused(intruder: Intruder) ->
 async def test_a_close_that_leaves_devices_out_gives_them_an_outcome(intruder: Intruder) -> None:
     system = intruder.system
     jid = system.issue("central", "*", "test.ping", expires_seconds=60)
+    await intruder.line.hears(frames.Deliver)
     (page,) = pages(jid, intruder.name, ["door-1", "door-2"], 0, final=True)
     close = Close(jid=jid, site=intruder.name, counts={"ok": 2})
     assert (await intruder.send(page, intruder.outcome(jid, "door-1"), close))["close_incomplete"] == 1
@@ -263,6 +265,7 @@ async def test_a_close_that_leaves_devices_out_gives_them_an_outcome(intruder: I
 async def test_outcomes_that_nobody_expects_are_not_counted(intruder: Intruder) -> None:
     system = intruder.system
     jid = system.issue("central", "*", "test.ping", expires_seconds=60)
+    await intruder.line.hears(frames.Deliver)
     (page,) = pages(jid, intruder.name, ["door-1"], 0, final=True)
     await intruder.send(
         page,

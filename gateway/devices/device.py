@@ -1,0 +1,51 @@
+"""One device as a station knows it, and as a row of the store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from device_agent.protocol.messages import encode_value
+
+PUT_DEVICE = (
+    "INSERT INTO devices (site, id, link, place, agent, grains, present, first_seen, last_seen, revision)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    " ON CONFLICT (site, id) DO UPDATE SET link=excluded.link, place=excluded.place, agent=excluded.agent,"
+    " grains=excluded.grains, present=excluded.present, last_seen=excluded.last_seen, revision=excluded.revision"
+)
+
+
+@dataclass(slots=True)
+class Device:
+    """One device. ``heard`` and ``gone`` are monotonic seconds of this process, the others wall seconds."""
+
+    site: str
+    id: str
+    link: str
+    place: int | None
+    agent: str
+    grains: dict[str, Any]
+    present: bool
+    first_seen: float
+    last_seen: float
+    revision: int
+    unheard: bool = False
+    session: str = ""
+    heard: float = 0.0
+    gone: float = 0.0
+
+    def row(self) -> tuple[Any, ...]:
+        """The device as a row of the store."""
+        return (
+            self.site,
+            self.id,
+            self.link,
+            self.place,
+            self.agent,
+            encode_value(self.grains),
+            # On disk an unheard device stays present: after another restart it is still expected back.
+            int(self.present or self.unheard),
+            self.first_seen,
+            self.last_seen,
+            self.revision,
+        )
