@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
 from device_agent.errors import NotFound, NotRunning, OutstationError, PolicyRefused, UsageInvalid
@@ -74,10 +74,14 @@ class Operation:
         if self.body is None:
             return None
         raw = b""
-        async for chunk in request.stream():
-            raw += chunk
-            if len(raw) > BODY_BYTES:
-                raise UsageInvalid("the request is too large", where=self.path, allowed=f"{BODY_BYTES} bytes")
+        try:
+            async for chunk in request.stream():
+                raw += chunk
+                if len(raw) > BODY_BYTES:
+                    raise UsageInvalid("the request is too large", where=self.path, allowed=f"{BODY_BYTES} bytes")
+        except ClientDisconnect:
+            # Nobody will read this answer, and it is no fault of the station's that would belong in its log.
+            raise UsageInvalid("the request ended before its body did", where=self.path) from None
         try:
             return msgspec.json.decode(raw or b"{}", type=self.body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import pwd
 import socket
 import struct
@@ -74,6 +75,8 @@ class ApiServer(Part):
         described.update(document(operations))
         routes = [Route(each.path, each.serve, methods=[each.method]) for each in operations]
         app = Starlette(routes=routes, exception_handlers={404: _no_such_path, 405: _no_such_path, Exception: _fault})
+        # What is not in the document is not there: no detour by way of a path with one slash less.
+        app.router.redirect_slashes = False
         self._server = _Server(
             uvicorn.Config(
                 app,
@@ -108,6 +111,8 @@ class ApiServer(Part):
         """Leave an unused socket file with the right mode at the path; the server keeps the mode it finds."""
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
+            if self._path.exists() and not self._path.is_socket():
+                raise FileExistsError(errno.EEXIST, "there is something else")
             if self._path.exists():
                 with socket.socket(socket.AF_UNIX) as probe:
                     probe.settimeout(1.0)

@@ -227,7 +227,8 @@ class Delivery(Part):
         if sites is None or branch.state is BranchState.CLOSED:
             return
         now = self._clock.monotonic()
-        branch.due = now + limits.RESEND_CEILING_SECONDS
+        unanswered = branch.state in (BranchState.WAITING, BranchState.SENT)
+        branch.due = now + (limits.RESEND_FIRST_SECONDS if unanswered else limits.RESEND_CEILING_SECONDS)
         if branch.state is BranchState.WAITING and not opened.cancelled and now < opened.deadline:
             await self._writer.commit([(SET_BRANCH, [(BranchState.SENT.value, opened.job.jid, branch.site)])])
             branch.state = BranchState.SENT

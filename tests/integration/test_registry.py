@@ -102,9 +102,7 @@ async def test_a_device_is_told_its_place_only_when_it_is_on_disk(rooms: Rooms) 
     assert look(rooms.writer._path, "SELECT id, place FROM devices") == [("cam", 0)]
 
 
-async def test_no_more_devices_are_known_than_a_station_may_have(
-    rooms: Rooms, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_no_more_devices_are_known_than_a_station_may_have(rooms: Rooms, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "DEVICES_PER_STATION", 50)
     for number in range(50):
         here(rooms, f"cam-{number}")
@@ -163,9 +161,7 @@ async def test_a_beat_brings_back_a_device_that_was_taken_for_gone(rooms: Rooms)
 
 
 @pytest.mark.usefixtures("quick")
-async def test_a_device_that_says_nothing_is_gone_after_two_and_a_half_beats(
-    tmp_path: Path, clock: HandClock
-) -> None:
+async def test_a_device_that_says_nothing_is_gone_after_two_and_a_half_beats(tmp_path: Path, clock: HandClock) -> None:
     async with opened_rooms(tmp_path, clock=clock) as rooms:
         here(rooms, "silent")
         here(rooms, "talking")

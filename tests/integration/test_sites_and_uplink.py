@@ -67,7 +67,9 @@ class Master:
         return MasterAddress(self.part.address, self.keys.public)
 
     @asynccontextmanager
-    async def site(self, *, accepted: bool = True, hello: bool = True, name: str = "lisbon") -> AsyncIterator[PlayedSite]:
+    async def site(
+        self, *, accepted: bool = True, hello: bool = True, name: str = "lisbon"
+    ) -> AsyncIterator[PlayedSite]:
         """A connection that the test plays; accepted and welcome unless told otherwise."""
         keys = new_keys()
         if accepted:
@@ -177,7 +179,7 @@ async def test_after_a_reconnect_the_sequence_goes_on_where_the_master_has_it(
     below.add(*[b"%d" % number for number in range(1, 6)])
     # Three of them have come to the disk, which the site was never told.
     above.items["lisbon"], above.positions["lisbon", EPOCH] = [(n, b"%d" % n) for n in (1, 2, 3)], [3, 0]
-    async with uplinked(below, master.address, keys=keys) as uplink:
+    async with uplinked(below, master.address, keys=keys):
         await until(lambda: below.confirmed[-1:] == [5], what="the rest")
     assert above.items["lisbon"] == [(n, b"%d" % n) for n in (1, 2, 3, 4, 5)]
 
@@ -696,9 +698,7 @@ async def test_a_registry_goes_up_page_by_page(below: Below) -> None:
 
 
 @pytest.mark.parametrize("confirms", [True, False], ids=["confirmed", "never confirmed"])
-async def test_a_gateway_that_stops_says_goodbye(
-    confirms: bool, below: Below, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_gateway_that_stops_says_goodbye(confirms: bool, below: Below, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Uplink, "drain_seconds", 1.0)
     async with played_master() as master:
         master.confirms = confirms
@@ -755,17 +755,19 @@ async def test_a_shorter_list_is_used_wherever_the_walk_is(
 
 @pytest.mark.parametrize("turns", range(8))
 async def test_a_link_that_is_lost_in_the_moment_of_the_stop_does_not_hold_it_up(turns: int, below: Below) -> None:
-    async with played_master() as first, played_master() as other, asyncio.timeout(10):
-        async with uplinked(below, first.address) as uplink:
-            await until(lambda: connected(uplink), what="the link")
-            uplink.replace_masters([other.address])
-            for _ in range(turns):
-                await asyncio.sleep(0)
+    async with (
+        played_master() as first,
+        played_master() as other,
+        asyncio.timeout(10),
+        uplinked(below, first.address) as uplink,
+    ):
+        await until(lambda: connected(uplink), what="the link")
+        uplink.replace_masters([other.address])
+        for _ in range(turns):
+            await asyncio.sleep(0)
 
 
-async def test_the_next_attempt_is_told_while_it_is_waited_for(
-    below: Below, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_next_attempt_is_told_while_it_is_waited_for(below: Below, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("random.SystemRandom.uniform", lambda *_: 30.0)
     async with played_master() as master:
         master.welcome = frames.SiteRefused("denied", "another key")

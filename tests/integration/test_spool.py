@@ -566,7 +566,12 @@ async def test_after_a_restart_an_open_job_knows_who_may_have_run_it(tmp_path: P
             "away": State.QUEUED,
         }
         await rooms.writer.commit(
-            [("INSERT INTO outcomes VALUES (NULL, ?, 'lisbon', 'here', '', 'f', 'ok', 0, NULL, '', NULL, 1, 0, 1)", [(jid,)])]
+            [
+                (
+                    "INSERT INTO outcomes VALUES (NULL, ?, 'lisbon', 'here', '', ?, 'ok', 0, NULL, '', NULL, 1, 0, 1)",
+                    [(jid, "test.ping")],
+                )
+            ]
         )
     clock.move(60)
     async with opened_rooms(tmp_path, clock=clock) as rooms:
@@ -603,9 +608,7 @@ async def test_after_a_restart_a_master_knows_how_far_each_site_is(tmp_path: Pat
         await rooms.inbox.commit("closed", EPOCH, encoded(*answer(jid, "a", site="closed")))
         pages_of = pages(jid, "answered", ["b", "c"], 1, final=True)
         await rooms.inbox.commit("answered", EPOCH, encoded(*pages_of, record(jid, "b", site="answered")))
-        await rooms.writer.commit(
-            [("UPDATE job_sites SET state = 'sent' WHERE jid = ? AND site = 'sent'", [(jid,)])]
-        )
+        await rooms.writer.commit([("UPDATE job_sites SET state = 'sent' WHERE jid = ? AND site = 'sent'", [(jid,)])])
         await rooms.writer.commit([("UPDATE jobs SET cancelled = 1 WHERE jid = ?", [(jid,)])])
     async with a_master(tmp_path, "closed", "answered", "sent", "waiting") as rooms:
         again = rooms.open_jobs.get(jid)

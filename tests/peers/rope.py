@@ -1,4 +1,4 @@
-"""Both ends of the rope as a test holds them: the real parts on ports in memory, and ends that the test plays itself."""
+"""Both ends of the rope as a test holds them: the real parts on ports in memory, and ends that it plays itself."""
 
 from __future__ import annotations
 

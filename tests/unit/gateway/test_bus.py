@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -39,11 +39,10 @@ def bus(store: Store, metrics: Metrics) -> Bus:
 
 
 @pytest.fixture
-def few_events(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def few_events(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounds that a test can reach."""
     monkeypatch.setattr(bus_module, "KEPT_EVENTS", 5)
     monkeypatch.setattr(bus_module, "PRUNE_EVERY", 10)
-    yield
 
 
 def numbered(bus: Bus, count: int, tag: str = "test/number") -> list[Event]:

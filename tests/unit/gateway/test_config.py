@@ -164,9 +164,7 @@ def test_what_is_written_is_kept(tmp_path: Path) -> None:
     ("section", "found"),
     [("broker:\n", "broker"), (f'masters: [{{address: "tcp://m:1", key: "{KEY}"}}]\n', "masters")],
 )
-def test_a_master_with_what_only_a_gateway_has_is_told_to_be_a_relay(
-    section: str, found: str, tmp_path: Path
-) -> None:
+def test_a_master_with_what_only_a_gateway_has_is_told_to_be_a_relay(section: str, found: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigInvalid, match="a master has sites") as error:
         for_role("master", tmp_path, f"name: central\n{section}")
     assert (error.value.where, error.value.found) == (f"{tmp_path}/station.yaml", found)

@@ -80,7 +80,7 @@ async def test_without_mosquitto_one_is_told_what_to_install(monkeypatch: pytest
         (
             0,
             True,
-            "SETPRIV --pdeathsig TERM --reuid mosquitto --regid mosquitto --clear-groups --".split(),
+            ["SETPRIV", "--pdeathsig", "TERM", "--reuid", "mosquitto", "--regid", "mosquitto", "--clear-groups", "--"],
         ),
         (0, False, ["SETPRIV", "--pdeathsig", "TERM", "--"]),
     ],

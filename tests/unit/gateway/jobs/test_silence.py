@@ -71,6 +71,7 @@ END_RUNNING = DEADLINE + LIMIT + WINDOW
         (DELIVERED, 10, terms(), HERE, END_DELIVERED - 0.1, END_DELIVERED),
         (DELIVERED, 10, terms(), HERE, END_DELIVERED, Outcome.UNKNOWN),
         (DELIVERED, 10, terms(), left(DEADLINE), END_DELIVERED, Outcome.UNKNOWN),
+        (DELIVERED, 1020, terms(), HERE, 1030.0, 1020 + WINDOW),
         (DELIVERED, 10, LATE, left(20), 500.0, END_DELIVERED),
         (DELIVERED, 10, LATE, left(20), END_DELIVERED, Outcome.UNKNOWN),
         (DELIVERED, 10, CANCELLED, HERE, 20.0, END_DELIVERED),
@@ -152,9 +153,7 @@ ANY_TERMS = st.builds(
     cancelled=st.booleans(),
 )
 ANY_PRESENCE = st.builds(Presence, present=st.booleans(), unheard=st.booleans(), gone=MOMENTS)
-ANY_STANDING = st.builds(
-    SiteStanding, sent=st.booleans(), answered=st.booleans(), dark_since=st.none() | MOMENTS
-)
+ANY_STANDING = st.builds(SiteStanding, sent=st.booleans(), answered=st.booleans(), dark_since=st.none() | MOMENTS)
 
 
 @given(st.sampled_from(State), MOMENTS, ANY_TERMS, ANY_PRESENCE, MOMENTS)
