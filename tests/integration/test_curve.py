@@ -12,7 +12,8 @@ import zmq
 import zmq.asyncio
 
 from tests.peers.clock import HandClock
-from tests.peers.rope import SECONDS, Above, new_keys
+from tests.peers.ports import SECONDS, Above
+from tests.peers.rope import new_keys
 from tests.peers.waiting import until
 from upstream.curve import ZAP_ADDRESS, ZAP_DOMAIN, CurveKeys, ZapAnswerer, load_or_make
 

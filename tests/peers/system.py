@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import TracebackType
 from typing import Any, TypeVar
 
 from device_agent.errors import NotFound, NotRunning
@@ -95,6 +96,15 @@ class System(Rehearsal):
         """Brokers by site."""
         self._roles: dict[str, str] = {}
         self._settings: dict[str, Fields] = {}
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # Whoever is above stops after those below, or they would wait to be confirmed.
+        for name in reversed(self._settings):
+            if name in self.children:
+                self.children = {name: self.children.pop(name), **self.children}
+        super().__exit__(kind, error, trace)
 
     # --- stations ------------------------------------------------------------------------------------------------
 

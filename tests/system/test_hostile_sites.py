@@ -13,10 +13,11 @@ import pytest
 from msgspec.structs import replace
 
 from device_agent.protocol import limits
-from device_agent.protocol.messages import Close, Event, Manifest, OutcomeRecord, encode, encode_value
+from device_agent.protocol.messages import Close, Deliver, Event, Manifest, OutcomeRecord, encode, encode_value
 from device_agent.protocol.outcomes import Outcome
 from gateway.jobs.expect import pages
-from tests.peers.rope import EPOCH, PlayedSite, new_keys, played_site
+from tests.peers.ports import EPOCH
+from tests.peers.rope import PlayedSite, new_keys, played_site
 from tests.peers.system import System, assert_exactly_once, one_site
 from upstream import frames
 from upstream.curve import CurveKeys
@@ -174,7 +175,7 @@ async def test_many_keys_that_nobody_knows_do_not_keep_a_known_one_out(central: 
 
 async def test_items_that_are_none_are_counted_and_do_not_stop_those_after_them(intruder: Intruder) -> None:
     jid = intruder.system.issue("central", "*", "test.ping", expires_seconds=60)
-    await intruder.line.hears(frames.Deliver)
+    await intruder.line.hears(Deliver)
     (page,) = pages(jid, intruder.name, ["door-1"], 0, final=True)
     refused = await intruder.send(
         b"",
@@ -214,7 +215,7 @@ async def test_frames_out_of_turn_are_counted(intruder: Intruder) -> None:
 async def test_a_site_cannot_speak_for_another(intruder: Intruder) -> None:
     system = intruder.system
     jid = system.issue("central", "*", "test.sleep", 1, expires_seconds=60)
-    await intruder.line.hears(frames.Deliver)
+    await intruder.line.hears(Deliver)
     (page,) = pages(jid, "lisbon", ["cam-00001", "ghost"], 0, final=True)
     refused = await intruder.send(
         page,
@@ -245,7 +246,7 @@ async def test_a_site_cannot_speak_for_another(intruder: Intruder) -> None:
 
 async def test_a_manifest_that_does_not_add_up_is_refused(intruder: Intruder) -> None:
     jid = intruder.system.issue("central", "*", "test.ping", expires_seconds=60)
-    await intruder.line.hears(frames.Deliver)
+    await intruder.line.hears(Deliver)
     page = Manifest(jid=jid, site=intruder.name, ids=["a", "b"], count=3, digest=b"", revision=0, final=True)
     assert (await intruder.send(page))["manifest_mismatch"] == 1
     assert intruder.system.job("central", jid).state == "open"
@@ -254,7 +255,7 @@ async def test_a_manifest_that_does_not_add_up_is_refused(intruder: Intruder) ->
 async def test_a_close_that_leaves_devices_out_gives_them_an_outcome(intruder: Intruder) -> None:
     system = intruder.system
     jid = system.issue("central", "*", "test.ping", expires_seconds=60)
-    await intruder.line.hears(frames.Deliver)
+    await intruder.line.hears(Deliver)
     (page,) = pages(jid, intruder.name, ["door-1", "door-2"], 0, final=True)
     close = Close(jid=jid, site=intruder.name, counts={"ok": 2})
     assert (await intruder.send(page, intruder.outcome(jid, "door-1"), close))["close_incomplete"] == 1
@@ -265,7 +266,7 @@ async def test_a_close_that_leaves_devices_out_gives_them_an_outcome(intruder: I
 async def test_outcomes_that_nobody_expects_are_not_counted(intruder: Intruder) -> None:
     system = intruder.system
     jid = system.issue("central", "*", "test.ping", expires_seconds=60)
-    await intruder.line.hears(frames.Deliver)
+    await intruder.line.hears(Deliver)
     (page,) = pages(jid, intruder.name, ["door-1"], 0, final=True)
     await intruder.send(
         page,

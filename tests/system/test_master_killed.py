@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from device_agent.errors import NotRunning
+from gateway.cli.views import JobSeen
 from tests.peers.system import System, assert_exactly_once, assert_executed_once, one_site
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
@@ -81,11 +83,13 @@ def test_killed_together_with_the_gateway(site: System) -> None:
     assert_it_ends_once(site, jid)
 
 
-def test_a_watch_that_loses_its_master_says_so_and_how_to_go_on(site: System) -> None:
+def test_a_job_can_be_watched_again_when_its_master_is_back(site: System) -> None:
     jid = site.issue("central", "*", "test.sleep", 2)
     watch = site.stations["central"].watch(jid)
-    assert next(watch)
-    watch.close()
-    kill_and_start_again(site)
+    assert isinstance(next(watch), JobSeen)
+    site.kill("central")
+    with pytest.raises(NotRunning):
+        list(watch)
+    site.restart("central")
     finished = site.command("jobs", "watch", jid, "--json", status=0)
     assert sorted(outcome["id"] for outcome in finished.json("outcome")) == IDS

@@ -1,0 +1,87 @@
+"""The inbox of a relay, and the rows of registries that come up."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from device_agent.protocol.messages import (
+    Close,
+    Manifest,
+    OutcomeRecord,
+    encode,
+)
+from gateway.rooms import Rooms
+from tests.peers.central import EPOCH, a_master, a_record, an_event, answer, issued, outcomes
+from tests.peers.database import FIRST_JID, a_job, encoded, spooled
+
+JID = str(FIRST_JID)
+
+
+@pytest.fixture
+async def master(tmp_path: Path) -> AsyncIterator[Rooms]:
+    async with a_master(tmp_path, "lisbon", "madrid") as rooms:
+        yield rooms
+
+
+async def test_a_relay_passes_on_what_its_sites_say_and_answers_for_itself(tmp_path: Path) -> None:
+    async with a_master(tmp_path, "lisbon", "madrid", masters=True) as relay:
+        body = encode(a_job())
+        await relay.acceptance.accept_from_above(body, 300.0, "tcp://above:1")
+        before = len(await spooled(relay))
+        event = an_event(1)
+        await relay.inbox.commit("lisbon", EPOCH, encoded(event, *answer(JID, "a", "b")))
+        await relay.inbox.commit("madrid", EPOCH, encoded(*answer(JID, "c", site="madrid")))
+        items = (await spooled(relay))[before:]
+        told = [item for item in items if isinstance(item, (Manifest, OutcomeRecord, Close))]
+        assert event in items
+        assert [(item.site, item.id) for item in told if isinstance(item, OutcomeRecord)] == [
+            ("lisbon", "a"),
+            ("lisbon", "b"),
+            ("madrid", "c"),
+        ]
+        finals = [(item.site, item.ids) for item in told if isinstance(item, Manifest) and item.final]
+        assert finals == [("central", [])]
+        assert [(item.site, item.counts) for item in told if isinstance(item, Close)] == [("central", {"ok": 3})]
+        assert isinstance(told[-1], Close)
+        listed = {(page.site, device) for page in told if isinstance(page, Manifest) for device in page.ids}
+        assert listed == {("lisbon", "a"), ("lisbon", "b"), ("madrid", "c")}
+
+
+async def test_a_master_understands_what_a_relay_passes_on(tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        relay = await stack.enter_async_context(a_master(tmp_path / "relay", "lisbon", masters=True))
+        top = await stack.enter_async_context(a_master(tmp_path / "top", "central"))
+        # Two stations of one name would be one; this relay is called central, so its master is not.
+        top.registry._site = "top"
+        opened = await issued(top)
+        jid = opened.job.jid
+        await relay.acceptance.accept_from_above(opened.body, 300.0, "tcp://top:1")
+        await relay.inbox.commit("lisbon", EPOCH, encoded(*answer(jid, "a", "b")))
+        items = await relay.spool.read(0)
+        await top.inbox.commit("central", relay.spool.epoch, items)
+        assert outcomes(top, jid) == {("lisbon", "a"): "ok", ("lisbon", "b"): "ok"}
+        assert top.open_jobs.get(jid) is None
+        assert top.metrics.refusals == {}
+
+
+async def test_registry_rows_are_kept_with_the_sites_revision(tmp_path: Path) -> None:
+    async with a_master(tmp_path, "lisbon") as rooms:
+        rows = [a_record("a", "lisbon", 3), a_record("b", "lisbon", 5, present=False)]
+        assert await rooms.inbox.commit_records("lisbon", EPOCH, rows) == 5
+        await rooms.inbox.commit("lisbon", EPOCH, encoded(an_event(1)))
+        assert await rooms.inbox.position("lisbon", EPOCH) == (1, 5)
+    async with a_master(tmp_path, "lisbon") as rooms:
+        assert await rooms.inbox.position("lisbon", EPOCH) == (1, 5)
+        found = {device.id: device for device in rooms.registry.below("lisbon")}
+        assert {name: (device.present, device.link) for name, device in found.items()} == {
+            "a": (True, "lisbon"),
+            "b": (False, "lisbon"),
+        }
+        await rooms.inbox.commit_records("lisbon", EPOCH, [a_record("b", "lisbon", 6, first_seen=0.5)])
+        (device,) = [device for device in rooms.registry.below("lisbon") if device.id == "b"]
+        # A site that forgot when it first saw a device does not make its master forget.
+        assert (device.present, device.first_seen) == (True, 1.0)

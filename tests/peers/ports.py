@@ -1,0 +1,156 @@
+"""Whoever holds the ends of the rope, in memory: the ports of ``upstream`` without a store behind them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, defaultdict
+
+from device_agent.errors import StationFailed
+from device_agent.protocol import limits
+from upstream.frames import DeviceRecord
+from upstream.ports import KeyState
+
+SECONDS = 10.0
+EPOCH = "0123456789abcdef"
+
+
+class Counted:
+    """Implements ``Refusals``."""
+
+    def __init__(self) -> None:
+        self.reasons: Counter[str] = Counter()
+        self.peers: set[str] = set()
+
+    def refused(self, link: str, reason: str, peer: str, detail: str = "") -> None:
+        assert link == "uplink"
+        self.reasons[reason] += 1
+        self.peers.add(peer)
+
+
+class Above(Counted):
+    """Whoever holds the master's end: ``Admission``, ``Inbox`` and ``SiteWatch``, in memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.states: dict[str, KeyState] = {}
+        self.judged: list[tuple[str, str]] = []
+        self.items: dict[str, list[tuple[int, bytes]]] = defaultdict(list)
+        self.records: dict[str, list[DeviceRecord]] = defaultdict(list)
+        self.positions: dict[tuple[str, str], list[int]] = {}
+        self.up: list[str] = []
+        self.down: list[tuple[str, str]] = []
+        self.heard: Counter[str] = Counter()
+        self.disk = asyncio.Event()
+        """Commits wait for it."""
+        self.disk.set()
+        self.full = False
+
+    def known(self, key: str) -> bool:
+        return self.states.get(key) == "accepted"
+
+    async def judge(self, site: str, key: str, address: str) -> KeyState:
+        self.judged.append((site, key))
+        return self.states.setdefault(key, "pending")
+
+    async def position(self, site: str, epoch: str) -> tuple[int, int]:
+        confirmed, revision = self.positions.get((site, epoch), (0, 0))
+        return confirmed, revision
+
+    async def commit(self, site: str, epoch: str, items: list[tuple[int, bytes]]) -> int:
+        await self._write()
+        self.items[site] += items
+        self.positions.setdefault((site, epoch), [0, 0])[0] = items[-1][0]
+        return items[-1][0]
+
+    async def commit_records(self, site: str, epoch: str, records: list[DeviceRecord]) -> int:
+        await self._write()
+        self.records[site] += records
+        self.positions.setdefault((site, epoch), [0, 0])[1] = records[-1].revision
+        return records[-1].revision
+
+    async def site_up(self, site: str, release: str, address: str) -> None:
+        self.up.append(site)
+
+    def site_heard(self, site: str) -> None:
+        self.heard[site] += 1
+
+    def site_down(self, site: str, why: str) -> None:
+        self.down.append((site, why))
+
+    async def _write(self) -> None:
+        async with asyncio.timeout(SECONDS):
+            await self.disk.wait()
+        if self.full:
+            raise StationFailed("the disk is full")
+
+
+class Rows:
+    """Implements ``Roll``."""
+
+    def __init__(self) -> None:
+        self.rows: list[DeviceRecord] = []
+        self.changed = asyncio.Event()
+
+    def add(self, *rows: DeviceRecord) -> None:
+        """Change the registry."""
+        self.rows += rows
+        self.changed.set()
+
+    async def records_after(self, revision: int) -> list[DeviceRecord]:
+        return [row for row in self.rows if row.revision > revision][: limits.REGISTRY_PAGE]
+
+
+class Below(Counted):
+    """Whoever holds the gateway's end: ``Outgoing``, ``JobIntake`` and, in ``roll``, ``Roll``, in memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.items: list[tuple[int, bytes]] = []
+        self.confirmed: list[int] = []
+        self.roll = Rows()
+        self.jobs: list[tuple[bytes, float, str]] = []
+        self.cancelled: list[str] = []
+        self.changed = asyncio.Event()
+        self.epochs = [EPOCH]
+        self.failing = False
+        self._last = 0
+
+    @property
+    def epoch(self) -> str:
+        return self.epochs[-1]
+
+    def add(self, *bodies: bytes) -> None:
+        """Spool items."""
+        for body in bodies:
+            self._last += 1
+            self.items.append((self._last, body))
+        self.changed.set()
+
+    async def read(self, after: int) -> list[tuple[int, bytes]]:
+        batch: list[tuple[int, bytes]] = []
+        size = 0
+        for sequence, body in self.items:
+            if sequence > after and len(batch) < limits.BATCH_ITEMS:
+                size += len(body)
+                if batch and size > limits.BATCH_BYTES:
+                    break
+                batch.append((sequence, body))
+        return batch
+
+    async def confirm(self, sequence: int) -> None:
+        self.confirmed.append(sequence)
+        self.items = [item for item in self.items if item[0] > sequence]
+
+    async def reaches(self, sequence: int) -> bool:
+        if self.failing:
+            raise StationFailed("the disk does not answer")
+        return sequence <= self._last
+
+    async def renew_epoch(self) -> None:
+        self.epochs.append(f"{len(self.epochs):016x}")
+
+    async def accept_from_above(self, job: bytes, remaining: float, master: str) -> None:
+        self.jobs.append((job, remaining, master))
+
+    async def cancel_from_above(self, jid: str) -> None:
+        self.cancelled.append(jid)
