@@ -58,7 +58,7 @@ class Rooms:
         self.downlinks: dict[str, Downlink] = {}
         self.open_jobs = OpenJobs()
         self.registry = Registry(site=name, writer=writer, reader=reader, bus=bus, metrics=metrics, clock=clock)
-        self.enrollment = Enrollment(writer=writer, reader=reader, bus=bus, metrics=metrics, clock=clock)
+        self.enrollment = Enrollment(station=name, writer=writer, reader=reader, bus=bus, metrics=metrics, clock=clock)
         self.site_book = SiteBook(
             writer=writer, reader=reader, bus=bus, registry=self.registry, enrollment=self.enrollment, clock=clock
         )

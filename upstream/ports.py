@@ -45,6 +45,10 @@ class Roll(Protocol):
     """A station's registry, as seen by the uplink."""
 
     @property
+    def revision(self) -> int:
+        """The newest revision given out."""
+
+    @property
     def changed(self) -> asyncio.Event:
         """Set after rows changed."""
 

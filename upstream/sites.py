@@ -283,6 +283,10 @@ class Sites(Part):
                         await self._send(peer, frames.RecordsConfirmed(revision))
                 except Refused as refusal:
                     self._refusals.refused("uplink", refusal.reason, who, refusal.detail)
+                    if refusal.reason == "gap":
+                        # A frame before this one was not taken: only a new welcome says where to go on.
+                        self._drop(peer, "it left a gap")
+                        await self._answer(peer.identity, frames.HelloAgain())
         except OutstationError as error:
             # Not on disk, so not confirmed: the site connects again and sends it again.
             self._refusals.refused("uplink", "not_kept", who, error.what)

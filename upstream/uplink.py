@@ -229,7 +229,7 @@ class Uplink(Part):
                 raise LinkLost(f"{answer.state}: {answer.reason}")
             self._refusals.refused("uplink", "before_welcome", master.address)
         try:
-            if not await self._outgoing.reaches(answer.confirmed):
+            if answer.revision > self._roll.revision or not await self._outgoing.reaches(answer.confirmed):
                 # A store restored from a backup would number new items as old ones, which the master has had.
                 await self._outgoing.renew_epoch()
                 raise LinkLost("the master knows more of this store than is in it: going on under a new epoch")

@@ -63,7 +63,10 @@ class Enrollment(Part):
 
     name: ClassVar[str] = "enrollment"
 
-    def __init__(self, *, writer: Writer, reader: Reader, bus: Bus, metrics: Metrics, clock: Clock) -> None:
+    def __init__(
+        self, *, station: str, writer: Writer, reader: Reader, bus: Bus, metrics: Metrics, clock: Clock
+    ) -> None:
+        self._station = station
         self._writer = writer
         self._reader = reader
         self._bus = bus
@@ -107,6 +110,9 @@ class Enrollment(Part):
     async def _judge(self, site: str, key: str, address: str) -> KeyState:
         now = self._clock.wall()
         entry = self._keys.get(key)
+        if site == self._station:
+            self._metrics.refused("uplink", "own_name", f"{site}@{address}", f"key {fingerprint(key)}")
+            return "denied"
         if entry is not None and entry.state == "rejected":
             # Whatever name it takes now: an operator has decided about this key.
             return "rejected"

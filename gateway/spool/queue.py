@@ -55,17 +55,23 @@ class Spool:
 
     async def read(self, after: int) -> list[tuple[int, bytes]]:
         """The next items after a sequence: at most BATCH_ITEMS, and BATCH_BYTES unless a single one is larger."""
-        rows = await self._reader.rows(
-            "SELECT sequence, body FROM spool WHERE sequence > ? ORDER BY sequence LIMIT ?", (after, limits.BATCH_ITEMS)
+        # Sizes first: the bodies of a whole batch of the largest items would not fit in memory.
+        sizes = await self._reader.rows(
+            "SELECT sequence, length(body) FROM spool WHERE sequence > ? ORDER BY sequence LIMIT ?",
+            (after, limits.BATCH_ITEMS),
         )
-        batch: list[tuple[int, bytes]] = []
-        size = 0
-        for sequence, body in rows:
-            size += len(body)
-            if batch and size > limits.BATCH_BYTES:
+        last, total = after, 0
+        for sequence, size in sizes:
+            total += size
+            if last > after and total > limits.BATCH_BYTES:
                 break
-            batch.append((sequence, body))
-        return batch
+            last = sequence
+        if last == after:
+            return []
+        rows = await self._reader.rows(
+            "SELECT sequence, body FROM spool WHERE sequence > ? AND sequence <= ? ORDER BY sequence", (after, last)
+        )
+        return [(sequence, body) for sequence, body in rows]
 
     async def confirm(self, sequence: int) -> None:
         """A master has everything up to here on disk: let it go."""

@@ -14,7 +14,7 @@ from tests.house.tree import ROOT
 def rows(table: type[Struct]) -> list[str]:
     """The page's rows for a table."""
     return [
-        f"| `{setting.key}` | {setting.takes.replace('|', chr(92) + '|')} | `{setting.default}` | {setting.description} |"
+        f"| `{setting.key}` | {setting.takes} | `{setting.default}` | {setting.description} |"
         for setting in describe(table)
     ]
 

@@ -24,7 +24,7 @@ def clock() -> HandClock:
 
 @pytest.fixture
 async def rooms(tmp_path: Path, clock: HandClock) -> AsyncIterator[Rooms]:
-    async with opened_rooms(tmp_path, clock=clock) as opened:
+    async with opened_rooms(tmp_path, name="central", clock=clock) as opened:
         yield opened
 
 
@@ -41,14 +41,14 @@ def states(rooms: Rooms) -> dict[str, str]:
 
 async def test_a_key_is_pending_until_it_is_accepted_and_stays_so_after_a_restart(tmp_path: Path) -> None:
     key = a_key()
-    async with opened_rooms(tmp_path) as rooms:
+    async with opened_rooms(tmp_path, name="central") as rooms:
         assert await rooms.enrollment.judge("lisbon", key, "192.0.2.1") == "pending"
         assert await rooms.enrollment.judge("lisbon", key, "192.0.2.1") == "pending"
         assert not rooms.enrollment.known(key)
         (view,) = await rooms.enrollment.accept("lisbon", None)
         assert (view["state"], view["fingerprint"]) == ("accepted", fingerprint(key))
         assert rooms.enrollment.known(key)
-    async with opened_rooms(tmp_path) as rooms:
+    async with opened_rooms(tmp_path, name="central") as rooms:
         assert await rooms.enrollment.judge("lisbon", key, "192.0.2.9") == "accepted"
         assert rooms.enrollment.accepted_sites() == ["lisbon"]
         assert states(rooms) == {key: "accepted"}
@@ -162,7 +162,7 @@ async def test_the_table_of_undecided_keys_is_bounded_and_the_oldest_gives_way(
 ) -> None:
     monkeypatch.setattr(limits, "PENDING_KEYS", 5)
     accepted, rejected = a_key(), a_key()
-    async with opened_rooms(tmp_path, clock=clock) as rooms:
+    async with opened_rooms(tmp_path, name="central", clock=clock) as rooms:
         await rooms.enrollment.judge("lisbon", accepted, "192.0.2.1")
         await rooms.enrollment.accept("lisbon", None)
         await rooms.enrollment.judge("porto", rejected, "192.0.2.1")

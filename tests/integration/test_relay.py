@@ -54,9 +54,7 @@ async def test_a_relay_passes_on_what_its_sites_say_and_answers_for_itself(tmp_p
 async def test_a_master_understands_what_a_relay_passes_on(tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
         relay = await stack.enter_async_context(a_master(tmp_path / "relay", "lisbon", masters=True))
-        top = await stack.enter_async_context(a_master(tmp_path / "top", "central"))
-        # Two stations of one name would be one; this relay is called central, so its master is not.
-        top.registry._site = "top"
+        top = await stack.enter_async_context(a_master(tmp_path / "top", "central", name="top"))
         opened = await issued(top)
         jid = opened.job.jid
         await relay.acceptance.accept_from_above(opened.body, 300.0, "tcp://top:1")

@@ -26,10 +26,10 @@ def an_event(number: int, size: int = 0) -> Event:
 
 @asynccontextmanager
 async def a_master(
-    folder: Path, *sites: str, clock: HandClock | None = None, masters: bool = False
+    folder: Path, *sites: str, name: str = "central", clock: HandClock | None = None, masters: bool = False
 ) -> AsyncIterator[Rooms]:
     """The rooms of a master that has accepted these sites, by keys that no test looks at."""
-    async with opened_rooms(folder, name="central", clock=clock or HandClock(), masters=masters) as rooms:
+    async with opened_rooms(folder, name=name, clock=clock or HandClock(), masters=masters) as rooms:
         for number, site in enumerate(sites):
             key = f"{number:040d}"
             if not rooms.enrollment.known(key):

@@ -91,6 +91,10 @@ class Rows:
         self.rows: list[DeviceRecord] = []
         self.changed = asyncio.Event()
 
+    @property
+    def revision(self) -> int:
+        return max((row.revision for row in self.rows), default=0)
+
     def add(self, *rows: DeviceRecord) -> None:
         """Change the registry."""
         self.rows += rows

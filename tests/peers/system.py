@@ -223,6 +223,10 @@ class System(Rehearsal):
         for name in stations or [running for running in self.stations if running in self.children]:
             self.until(lambda: self.stations[name].station().present == count, f"{name} knows {count} devices")  # noqa: B023 - called at once
 
+    def is_here(self, device: str, station: str = "central") -> bool:
+        """Whether a station knows that a device is here."""
+        return any(each["id"] == device and each["present"] for each in self.view(station, "/devices")["devices"])
+
     def report(self, name: str = "swarm") -> Fields:
         """What the devices of a swarm counted, as of now."""
         path = self.folder / f"{name}.json"

@@ -60,8 +60,16 @@ def test_a_mistake_in_the_settings_is_named_with_its_line_and_what_is_right(
     assert nearest in said.get("try", "")
 
 
-@pytest.mark.parametrize("role", ["master", "gateway", "agent"])
-@pytest.mark.parametrize("text", ["name: [\n", "- a\n- b\n", "", "\0", "name: &a [*a]\n", "42\n"])
+@pytest.mark.parametrize(
+    ("role", "text"),
+    [
+        ("master", "name: [\n"),
+        ("gateway", "- a\n- b\n"),
+        ("agent", ""),
+        ("master", "\0"),
+        ("gateway", "name: &a [*a]\n"),
+    ],
+)
 def test_what_is_no_settings_file_is_refused(running: System, role: str, text: str) -> None:
     assert "wrong.yaml" in start(running, role, text).error
 
@@ -149,15 +157,10 @@ def test_a_socket_path_that_is_too_long_is_named(running: System) -> None:
     [
         (["rum"], 2, "run"),
         (["run", "*"], 2, "usage"),
-        (["run", "*", "nonsense"], 2, "nonsense"),
         (["run", "-E", "[", "test.ping"], 2, "["),
         (["run", "-C", "G@ and", "test.ping"], 2, "a grain target is empty"),
-        (["run", "*", "test.ping", "--expires", "soon"], 2, "soon"),
-        (["run", "*", "test.ping", "--late", "maybe"], 2, "maybe"),
         (["jobs", "show", "1"], 2, "no job 1"),
         (["jobs", "cancel", "../../x"], 2, "../../x"),
-        (["devices", "show", "nobody"], 2, "nobody"),
-        (["sites", "show", "nowhere"], 2, "nowhere"),
         (["keys", "accept", "nowhere"], 2, "nowhere"),
         (["--socket", "/nowhere/x.sock", "check"], 7, "/nowhere/x.sock"),
     ],

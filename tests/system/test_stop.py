@@ -32,8 +32,11 @@ def broker(system: System, station: str = "lisbon") -> int:
     return pid
 
 
-@pytest.mark.parametrize("order", [EVERYTHING, tuple(reversed(EVERYTHING))], ids=["from the top", "from the bottom"])
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+@pytest.mark.parametrize(
+    ("order", "number"),
+    [(EVERYTHING, signal.SIGTERM), (tuple(reversed(EVERYTHING)), signal.SIGINT)],
+    ids=["SIGTERM from the top", "SIGINT from the bottom"],
+)
 def test_every_program_ends_with_status_0_while_jobs_run_and_wait(
     system: System, order: tuple[str, ...], number: signal.Signals
 ) -> None:

@@ -200,7 +200,7 @@ def test_a_return_a_station_accepts_becomes_an_item_a_master_accepts() -> None:
         site="s" * 64,
         id="d" * 128,
         fun=arrived.fun,
-        outcome=messages.Outcome.OK,
+        outcome=Outcome.OK,
         value=arrived.value,
         why="\N{SNOWMAN}" * limits.WHY_CHARACTERS,
         ended=1.0,

@@ -1,0 +1,89 @@
+"""The example settings are settings, and what they describe runs as they say."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from device_agent.config import AgentSettings
+from device_agent.settings import load
+from gateway.cli.client import StationClient
+from gateway.config import StationSettings
+from gateway.rehearsal import free_port
+from gateway.station import settings_for
+from tests.peers.system import ROOT, System, assert_exactly_once
+
+EXAMPLES = ROOT / "examples"
+ROLES = {"master": "master", "gateway": "gateway", "relay": "gateway", "agent": "agent"}
+
+
+def settings(name: str) -> msgspec.Struct:
+    """An example through the same loader that its program uses."""
+    path = EXAMPLES / f"{name}.yaml"
+    if ROLES[name] == "agent":
+        return load(AgentSettings, path)
+    return settings_for("master" if ROLES[name] == "master" else "gateway", path)
+
+
+def test_there_is_a_test_for_every_example() -> None:
+    assert {path.name for path in EXAMPLES.iterdir()} == {f"{name}.yaml" for name in ROLES}
+
+
+@pytest.mark.parametrize("name", list(ROLES))
+def test_an_example_is_accepted_and_names_the_command_that_runs_it(name: str) -> None:
+    table = settings(name)
+    assert isinstance(table, AgentSettings if ROLES[name] == "agent" else StationSettings)
+    text = (EXAMPLES / f"{name}.yaml").read_text()
+    assert f"outstation {ROLES[name]} run --config examples/{name}.yaml" in text
+
+
+@pytest.mark.parametrize("name", list(ROLES))
+def test_a_default_that_an_example_writes_out_is_the_default(name: str) -> None:
+    """A line such as ``# log_level: info`` below "The defaults" changes nothing when its mark is taken away."""
+    lines = (EXAMPLES / f"{name}.yaml").read_text().partition("# The defaults, written out:\n")[2].splitlines()
+    written = [line.removeprefix("# ").split("  ")[0].split(": ", 1) for line in lines]
+    for key, value in written:
+        found = getattr(settings(name), key)
+        assert found is None or str(found) == value, key
+
+
+@pytest.mark.system
+@pytest.mark.timeout(120)
+def test_what_the_examples_describe_runs_with_other_places_laid_over_them(system: System) -> None:
+    """Only what is of this machine is changed, in pieces beside the copies: folders, sockets, ports and the key."""
+
+    def lay_over(name: str, **changed: Any) -> Path:
+        path = system.folder / f"{name}.yaml"
+        path.write_text((EXAMPLES / f"{name}.yaml").read_text())
+        pieces = system.folder / f"{name}.d"
+        pieces.mkdir()
+        (pieces / "10-here.yaml").write_text(json.dumps({"state_dir": str(system.folder / name), **changed}))
+        return path
+
+    def run(name: str, **changed: Any) -> StationClient:
+        path = lay_over(name, socket=str(system.socket_of(name)), **changed)
+        system.start(name, [ROLES[name], "run", "--config", str(path)])
+        client = system.stations[name] = StationClient(system.socket_of(name))
+        system.until(system.socket_of(name).exists, f"{name} has its socket")
+        return client
+
+    master = run("master", sites={"listen": "tcp://127.0.0.1:*"}).station()
+    above = {"masters": [{"address": master.listen, "key": master.public_key}]}
+    port = free_port()
+    run("gateway", broker={"port": port}, **above)
+    relay = {"sites": {"listen": "tcp://127.0.0.1:*"}, "broker": {"port": free_port()}}
+    run("relay", **relay, **above)
+    for site in ("lisbon", "iberia"):
+        system.join(site, "master")
+    system.start("agent", ["agent", "run", "--config", str(lay_over("agent", broker={"port": port}))])
+    system.until(lambda: system.stations["master"].station().present == 1, "the camera is here")
+
+    assert {view.site for view in system.stations["master"].sites()} == {"lisbon", "iberia"}
+    jid = system.issue("master", "lens:tags:night", "grains.get", "floor", tgt_type="grain")
+    ended = system.ended("master", jid)
+    assert_exactly_once(ended, ["cam-007"])
+    assert (ended.outcomes[0].site, ended.outcomes[0].value) == ("lisbon", 3)
