@@ -175,7 +175,6 @@ async def test_quarantine_is_bounded_and_the_oldest_gives_way(above: Above, monk
         (frames.encode(frames.Confirmed(EPOCH, 1)), "wrong_type"),
         (frames.encode(frames.Batch("f" * 16, 0, [(1, b"x")])), "wrong_epoch"),
         (frames.encode(frames.Batch(EPOCH, 0, [(2, b"x"), (1, b"x")])), "out_of_order"),
-        (frames.encode(frames.Batch(EPOCH, 7, [(8, b"x")])), "gap"),
         (msgspec.msgpack.encode({"type": "batch", "epoch": EPOCH, "after": 0, "items": [[1, 2]]}), "wrong_type"),
         (frames.encode(frames.DeviceRecords(EPOCH, [record(1, first_seen=float("nan"))])), "wrong_type"),
     ],
@@ -189,6 +188,14 @@ async def test_a_bad_frame_is_counted_with_its_peer_and_the_next_good_one_is_tak
         assert above.reasons == {reason: 1}
         assert above.peers == {"lisbon@127.0.0.1"}
         assert above.items["lisbon"] == [(1, b"good")]
+
+
+async def test_a_gap_asks_for_a_new_hello(master: Master, above: Above) -> None:
+    async with master.site() as site:
+        await site.say(frames.Batch(EPOCH, 7, [(8, b"x")]))
+        await site.hears(frames.HelloAgain)
+        assert above.reasons == {"gap": 1}
+        assert "lisbon" not in above.items
 
 
 async def test_a_message_of_several_frames_is_refused(master: Master, above: Above) -> None:
