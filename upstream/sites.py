@@ -165,6 +165,10 @@ class Sites(Part):
                 self._refusals.refused("uplink", "no_key", identity.hex())
                 continue
             peer = self._peers.get(identity)
+            if peer is not None and peer.key != key:
+                # A routing id proves nothing: this one belongs to a connection with another key.
+                self._refusals.refused("uplink", "other_key", f"unknown@{address}", f"routing id of {peer.site}")
+                continue
             who = f"{peer.site if peer else 'unknown'}@{address}"
             try:
                 if len(parts) != 2:
@@ -273,6 +277,8 @@ class Sites(Part):
         try:
             confirmed, revision = await self._inbox.position(peer.site, peer.epoch)
             await self._send(peer, frames.SiteWelcome(self._station, confirmed, revision))
+            if self._by_site.get(peer.site) is not peer:
+                return
             await self._watch.site_up(peer.site, peer.release, peer.address)
             while (frame := await peer.work.get()) is not None:
                 try:

@@ -121,7 +121,10 @@ class Enrollment(Part):
                 # An accepted site that calls itself by another name: its key stays what it is, the claim is refused.
                 self._metrics.refused("uplink", "other_name", f"{entry.site}@{address}", f"it claims {site}")
                 return "denied"
-            if entry.state == "denied" and self.of_site(site) is None:
+            holder = self.of_site(site)
+            if entry.state == "pending" and holder is not None:
+                return await self._judged(SiteKey(key, site, "denied", address, entry.first_seen, now))
+            if entry.state == "denied" and holder is None:
                 return await self._judged(SiteKey(key, site, "pending", address, entry.first_seen, now))
             entry.last_seen, entry.address = now, address
             return entry.state

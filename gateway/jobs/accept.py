@@ -43,7 +43,7 @@ JOB_BYTES = limits.MESSAGE_BYTES - 8 * 1024
 """A job must fit into a message with its bitmap around it."""
 
 ADD_JOB = "INSERT INTO jobs (jid, body, origin, deadline, accepted) VALUES (?, ?, ?, ?, ?)"
-ADD_BRANCH = "INSERT INTO job_sites (jid, site, state) VALUES (?, ?, ?)"
+ADD_BRANCH = "INSERT OR IGNORE INTO job_sites (jid, site, state) VALUES (?, ?, ?)"
 ADD_PAGE = "INSERT OR REPLACE INTO manifests (jid, link, page, site, ids, final) VALUES (?, ?, ?, ?, ?, ?)"
 ADD_DELIVERY = "INSERT INTO deliveries (jid, ids) VALUES (?, ?)"
 
@@ -95,6 +95,7 @@ class Acceptance:
         self._kick = kick
         self._jids = JidMaker()
         self._accepting: set[str] = set()
+        self._forestalled: dict[str, bool] = {}
         self.draining = False
 
     async def submit(self, request: JobRequest, user: str) -> str:
@@ -159,6 +160,12 @@ class Acceptance:
         except StationFailed as error:
             self._metrics.refused("uplink", "store_failed", master, error.what)
 
+    def forestall(self, jid: str) -> None:
+        """A cancel came: should its job come after it, it starts nowhere. A bounded number is remembered."""
+        self._forestalled[jid] = True
+        if len(self._forestalled) > limits.OPEN_JOBS:
+            del self._forestalled[next(iter(self._forestalled))]
+
     async def _known(self, jid: str) -> bool:
         if jid in self._accepting or self._open_jobs.get(jid) is not None:
             return True
@@ -187,8 +194,10 @@ class Acceptance:
             return
         self._accepting.add(job.jid)
         try:
-            expected = expect(job, target, self._registry.own(), remaining)
+            cancelled = self._forestalled.pop(job.jid, False)
+            expected = expect(job, target, self._registry.own(), remaining, cancelled=cancelled)
             opened = self._opened(job, body, origin, expected, remaining)
+            opened.cancelled = cancelled
             await self._put_on_disk(opened, expected, remaining)
         finally:
             self._accepting.discard(job.jid)

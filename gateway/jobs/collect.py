@@ -176,7 +176,6 @@ class Collection(Part):
             records = [entry.record for entry in expected]
             try:
                 await self._writer.commit([outcome_statement(records, ""), *self._spool.adding(records)])
-                await self._settle_stray(stray)
             except StationFailed:
                 # Nobody was confirmed: devices answer again, and verdicts are made again.
                 for entry in expected:
@@ -189,6 +188,11 @@ class Collection(Part):
                 continue
             self._spool.added()
             await self._after_commit(expected)
+            try:
+                await self._settle_stray(stray)
+            except StationFailed:
+                # Not confirmed, so the devices say it again.
+                self._metrics.add("stray_returns_not_settled", len(stray))
             if not self._arrived:
                 self._idle.set()
 

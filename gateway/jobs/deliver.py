@@ -32,6 +32,7 @@ log = logging.getLogger(__name__)
 
 LOOK_CEILING_SECONDS = 1.0
 SET_BRANCH = "UPDATE job_sites SET state = ? WHERE jid = ? AND site = ? AND state <> 'closed'"
+CAME_BACK = Verdict(Outcome.SITE_DARK, "the site came back after the expiry and has not answered for it yet")
 LEFT_OUT = Verdict(Outcome.UNKNOWN, "the site closed the job without an outcome for this device")
 _AWAY = Presence(present=False, unheard=False, gone=0.0)
 
@@ -87,6 +88,7 @@ class Delivery(Part):
         for opened in self._open_jobs:
             branch = opened.branches.get(site)
             if branch is not None:
+                branch.tries = 0
                 await self._offer(opened, branch)
 
     async def site_forgot(self, site: str) -> None:
@@ -109,7 +111,7 @@ class Delivery(Part):
             waiting.due = 0.0
             waiting.tries = 0
         for branch in opened.branches.values():
-            branch.due = 0.0
+            branch.due, branch.tries = 0.0, 0
         self.kick()
 
     async def cancel_from_above(self, jid: str) -> None:
@@ -202,14 +204,16 @@ class Delivery(Part):
     async def _look_at_site(self, opened: OpenJob, branch: Branch, terms: Terms, now: float) -> float:
         if branch.state is BranchState.CLOSED:
             if branch.awaiting:
-                await self._end_site(opened, branch, LEFT_OUT)
+                # Without a close of its own, the site was given up while dark and has come back with more devices.
+                await self._end_site(opened, branch, LEFT_OUT if branch.said_close else CAME_BACK)
             return now + 3600.0
         site = self._site_book.get(branch.site)
         if site.connected and branch.due <= now:
             await self._offer(opened, branch)
         standing = SiteStanding(
             sent=branch.state is not BranchState.WAITING,
-            answered=branch.state is BranchState.ANSWERED,
+            # One page is enough: the site works on it, and a relay may have to wait for others.
+            answered=branch.state is BranchState.ANSWERED or branch.expected > 0,
             dark_since=None if site.connected else site.dark_since,
         )
         verdict = judge_site(standing, terms, now)
@@ -227,8 +231,9 @@ class Delivery(Part):
         if sites is None or branch.state is BranchState.CLOSED:
             return
         now = self._clock.monotonic()
-        unanswered = branch.state in (BranchState.WAITING, BranchState.SENT)
-        branch.due = now + (limits.RESEND_FIRST_SECONDS if unanswered else limits.RESEND_CEILING_SECONDS)
+        wait = limits.RESEND_FIRST_SECONDS * 2.0 ** min(branch.tries, 8)
+        branch.tries += 1
+        branch.due = now + min(limits.RESEND_CEILING_SECONDS, wait)
         if branch.state is BranchState.WAITING and not opened.cancelled and now < opened.deadline:
             await self._writer.commit([(SET_BRANCH, [(BranchState.SENT.value, opened.job.jid, branch.site)])])
             branch.state = BranchState.SENT
@@ -237,7 +242,8 @@ class Delivery(Part):
             return
         if opened.cancelled:
             await sites.cancel(opened.job.jid, [branch.site])
-        elif branch.state is BranchState.SENT and now < opened.deadline:
+        # After a cancel too, in this order: a site that never had the job then says that it starts nowhere.
+        if branch.state is BranchState.SENT and not branch.expected and (opened.cancelled or now < opened.deadline):
             await sites.deliver(opened.body, opened.deadline - now, [branch.site])
 
     async def _end_site(self, opened: OpenJob, branch: Branch, verdict: Verdict) -> None:

@@ -46,13 +46,18 @@ class Expectation:
         return sorted([*self.present, *self.absent, *(ended.id for ended in self.ended)])
 
 
-def expect(job: Job, target: Target, devices: Iterable[Candidate], remaining: float) -> Expectation:
+def expect(
+    job: Job, target: Target, devices: Iterable[Candidate], remaining: float, *, cancelled: bool = False
+) -> Expectation:
     """Sort the devices that are meant by how the job starts for them. ``remaining`` is seconds to its expiry."""
     expected = Expectation()
     for device in devices:
         if not target.matches(device.id, device.grains):
             continue
-        if remaining <= 0:
+        if cancelled:
+            why = "it was cancelled before it reached the site"
+            expected.ended.append(Ended(device.id, Outcome.CANCELLED, why, device.last_seen))
+        elif remaining <= 0:
             expected.ended.append(
                 Ended(device.id, Outcome.EXPIRED, "the job had expired when it reached the site", device.last_seen)
             )

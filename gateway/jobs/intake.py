@@ -66,6 +66,7 @@ class Intake(Part):
                     case _Job(body=body, expires=expires, master=master):
                         await self._acceptance.accept_from_above(body, expires - self._clock.monotonic(), master)
                     case _Cancel(jid=jid):
+                        self._acceptance.forestall(jid)
                         await self._delivery.cancel_from_above(jid)
             finally:
                 self._queue.task_done()

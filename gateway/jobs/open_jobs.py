@@ -47,6 +47,8 @@ class Branch:
     awaiting: set[tuple[str, str]] = field(default_factory=set)
     ended: dict[tuple[str, str], str] = field(default_factory=dict)
     due: float = 0.0
+    tries: int = 0
+    said_close: bool = False
 
     @property
     def expected(self) -> int:

@@ -25,6 +25,7 @@ from device_agent.protocol.messages import (
     OutcomeRecord,
     decode_item,
     decode_job,
+    decode_stored,
     encode_value,
 )
 from device_agent.protocol.outcomes import PROVISIONAL
@@ -36,7 +37,7 @@ from gateway.jobs.accept import ADD_BRANCH, ADD_JOB, ADD_PAGE
 from gateway.jobs.close import Closing
 from gateway.jobs.deliver import SET_BRANCH
 from gateway.jobs.expect import digest
-from gateway.jobs.open_jobs import Branch, BranchState, OpenJob, OpenJobs
+from gateway.jobs.open_jobs import ABOVE, LOCAL, Branch, BranchState, OpenJob, OpenJobs
 from gateway.jobs.record import new_event, outcome_statement, return_event
 from gateway.metrics import Metrics
 from gateway.spool.queue import Spool
@@ -58,7 +59,9 @@ class _Batch:
     events: list[Event] = field(default_factory=list)
     jobs: list[OpenJob] = field(default_factory=list)
     passed_on: list[tuple[str, bytes]] = field(default_factory=list)
+    joins: list[str] = field(default_factory=list)
     known: dict[str, bool] = field(default_factory=dict)
+    parts: dict[str, bool] = field(default_factory=dict)
     listed: set[tuple[str, str, str]] = field(default_factory=set)
     recorded: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
 
@@ -156,27 +159,32 @@ class Inbox:
                 if known is not None:
                     if known != item.job:
                         raise Refused("jid_taken", decode_job(item.job).jid)
-                    # It came from here, or by another way before.
+                    # It came from here, or by another site before.
+                    await self._join(decode_job(item.job).jid, batch)
                     return []
                 opened = self._opened(batch, item)
                 batch.jobs.append(opened)
-                batch.known[opened.job.jid] = True
+                batch.known[opened.job.jid] = batch.parts[opened.job.jid] = True
             case Manifest():
-                await self._need_job(item.jid, batch)
+                await self._need_part(item.jid, batch)
                 if item.count != len(item.ids) or item.digest != digest(item.ids):
                     raise Refused(
                         "manifest_mismatch", f"job {item.jid}: {item.count} announced, {len(item.ids)} listed"
                     )
+                if not self._may_announce(item.jid, batch):
+                    # What counts was settled when this site's part of the job ended.
+                    self._metrics.add("manifests_late")
+                    return []
                 batch.pages.append((sequence, item))
                 batch.listed.update((item.jid, item.site, device) for device in item.ids)
                 if item.final:
                     return self._spool.encoded([msgspec.structs.replace(item, final=False)])
             case OutcomeRecord():
-                await self._need_job(item.jid, batch)
+                await self._need_part(item.jid, batch)
                 await self._need_expected(item, batch)
                 batch.records.append(item)
             case Close():
-                await self._need_job(item.jid, batch)
+                await self._need_part(item.jid, batch)
                 batch.closes.append(item)
                 return []
         return [(type(item).__name__.lower(), body)]
@@ -189,9 +197,37 @@ class Inbox:
         rows = await self._reader.rows("SELECT body FROM jobs WHERE jid = ?", (jid,))
         return bytes(rows[0][0]) if rows else None
 
-    async def _need_job(self, jid: str, batch: _Batch) -> None:
+    async def _join(self, jid: str, batch: _Batch) -> None:
+        """Another site has part in a job that a third station issued: each site that tells of it gets its branch."""
+        opened = self._open_jobs.get(jid)
+        if opened is not None:
+            foreign, has_part = opened.origin not in (LOCAL, ABOVE), batch.site in opened.branches
+        else:
+            rows = await self._reader.rows("SELECT origin FROM jobs WHERE jid = ?", (jid,))
+            foreign = bool(rows) and rows[0][0] not in (LOCAL, ABOVE)
+            has_part = await self._has_part(jid, batch)
+        if foreign and not has_part:
+            batch.joins.append(jid)
+            batch.parts[jid] = True
+
+    async def _need_part(self, jid: str, batch: _Batch) -> None:
+        """Refuse words about jobs that are unknown here, or in which this site has no part. Raises ``Refused``."""
         if not await self._job_known(jid, batch):
             raise Refused("unknown_job", jid)
+        if not await self._has_part(jid, batch):
+            raise Refused("no_part", f"{batch.site} was never sent job {jid}")
+
+    async def _has_part(self, jid: str, batch: _Batch) -> bool:
+        if jid not in batch.parts:
+            opened = self._open_jobs.get(jid)
+            batch.parts[jid] = (
+                batch.site in opened.branches
+                if opened is not None
+                else bool(
+                    await self._reader.rows("SELECT 1 FROM job_sites WHERE jid = ? AND site = ?", (jid, batch.site))
+                )
+            )
+        return batch.parts[jid]
 
     async def _job_known(self, jid: str, batch: _Batch) -> bool:
         if jid not in batch.known:
@@ -199,6 +235,19 @@ class Inbox:
                 await self._reader.rows("SELECT 1 FROM jobs WHERE jid = ?", (jid,))
             )
         return batch.known[jid]
+
+    def _may_announce(self, jid: str, batch: _Batch) -> bool:
+        """Whether this site has a part in the job that has not ended, so that it may still say who will answer.
+
+        Raises ``Refused`` when it never had one.
+        """
+        opened = next((opened for opened in batch.jobs if opened.job.jid == jid), self._open_jobs.get(jid))
+        if opened is None:
+            return False
+        branch = opened.branches.get(batch.site)
+        if branch is None:
+            raise Refused("not_asked", f"job {jid} was not given to {batch.site}")
+        return branch.state is not BranchState.CLOSED
 
     async def _need_expected(self, record: OutcomeRecord, batch: _Batch) -> None:
         """An outcome is only taken for a device that this site said would answer."""
@@ -212,11 +261,13 @@ class Inbox:
                 return
         else:
             if record.jid not in batch.recorded:
-                batch.recorded[record.jid] = set(
-                    await self._reader.rows(
-                        "SELECT site, device FROM outcomes WHERE jid = ? AND link = ?", (record.jid, batch.site)
+                batch.recorded[record.jid] = {
+                    (leaf, device)
+                    for leaf, ids in await self._reader.rows(
+                        "SELECT site, ids FROM manifests WHERE jid = ? AND link = ?", (record.jid, batch.site)
                     )
-                )
+                    for device in decode_stored(ids)
+                }
             if key in batch.recorded[record.jid]:
                 return
         raise Refused("not_expected", f"job {record.jid}: {record.id} of {record.site} is in no manifest")
@@ -253,7 +304,13 @@ class Inbox:
                     for opened in batch.jobs
                 ],
             ),
-            (ADD_BRANCH, [(opened.job.jid, batch.site, BranchState.SENT.value) for opened in batch.jobs]),
+            (
+                ADD_BRANCH,
+                [
+                    (jid, batch.site, BranchState.SENT.value)
+                    for jid in [*(opened.job.jid for opened in batch.jobs), *batch.joins]
+                ],
+            ),
             (
                 ADD_PAGE,
                 [
@@ -272,6 +329,10 @@ class Inbox:
             self._open_jobs.add(opened)
             event = self._bus.event(tags.job_new(opened.job.jid), new_event(opened.job, []))
             await self._bus.fire([event], upward=False)
+        for jid in batch.joins:
+            joined = self._open_jobs.get(jid)
+            if joined is not None:
+                joined.branches.setdefault(batch.site, Branch(batch.site, BranchState.SENT))
         touched: dict[str, OpenJob] = {}
         for _, page in batch.pages:
             self._take_page(batch.site, page, touched)
@@ -326,7 +387,7 @@ class Inbox:
         branch = self._branch(site, close.jid, touched)
         if branch is None:
             return
-        branch.state = BranchState.CLOSED
+        branch.state, branch.said_close = BranchState.CLOSED, True
         if branch.awaiting:
             # The site's last word leaves devices without an outcome: delivery gives them one, since the job is not
             # ended while anybody is awaited.

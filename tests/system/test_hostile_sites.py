@@ -199,13 +199,14 @@ async def test_items_that_are_none_are_counted_and_do_not_stop_those_after_them(
 
 async def test_frames_out_of_turn_are_counted(intruder: Intruder) -> None:
     await intruder.line.say(
-        frames.Batch(EPOCH, 5, [(6, b"x")]),
         frames.Batch(EPOCH, 3, [(3, b"x")]),
         frames.Batch("f" * 16, 0, [(1, b"x")]),
         b"\x91" * 1000,
         b"",
     )
     await intruder.line.hears_nothing_before_the_echo()
+    await intruder.line.say(frames.Batch(EPOCH, 5, [(6, b"x")]))
+    await intruder.line.hears(frames.HelloAgain)
     intruder.system.until(
         lambda: set(intruder.refused()) >= {"gap", "out_of_order", "wrong_epoch", "malformed"}, "all are counted"
     )
