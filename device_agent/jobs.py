@@ -238,7 +238,8 @@ class Jobs:
                 value=value,
                 why=why,
                 duration=max(0.0, self._clock.monotonic() - begun),
-                executions=executions,
+                # What the loader refused was looked up, and did not run.
+                executions=0 if outcome == "refused" else executions,
             )
         )
 

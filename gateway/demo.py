@@ -31,6 +31,8 @@ def main(devices: int, keep: bool) -> int:
     """Run the demo; returns its exit status: 0 only when everything did what it should."""
     began = time.monotonic()
     everybody = devices + len(DOORS)
+    # SIGTERM ends it as Ctrl-C does: nothing may be left running.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with Rehearsal() as rehearsal:
             demo = Demo(rehearsal, devices)

@@ -46,6 +46,7 @@ BROKERS: dict[str, Callable[[str, int], BrokerPart]] = {
     "embedded": EmbeddedBroker,
     "external": ExternalBroker,
 }
+HIGHEST_PORT = 65535
 RESTART_KEYS = ("name", "state_dir", "socket", "uplink", "sites", "broker", "jobs")
 LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s %(message)s"
 
@@ -61,11 +62,15 @@ class Station:
         self._stopping = asyncio.Event()
         self._rooms: Rooms | None = None
         self._uplink: Uplink | None = None
+        self._broker: BrokerPart | None = None
 
     def stop(self) -> None:
         """Drain and end."""
         if self._rooms is not None:
             self._rooms.acceptance.draining = True
+            self._rooms.registry.hold()
+        if self._broker is not None:
+            self._broker.expect_end()
         self._stop.set()
 
     def reload(self, settings: StationSettings) -> None:
@@ -114,7 +119,7 @@ class Station:
         log.info("stopped")
 
     async def _open_devices(self, stack: contextlib.AsyncExitStack, rooms: Rooms, settings: BrokerSettings) -> None:
-        broker_part = BROKERS[settings.mode](settings.host, settings.port)
+        broker_part = self._broker = BROKERS[settings.mode](settings.host, settings.port)
         if isinstance(broker_part, EmbeddedBroker):
             broker_part.count_devices(rooms.registry.present)
         await stack.enter_async_context(broker_part)
@@ -166,6 +171,18 @@ class Station:
 def settings_for(role: Role, path: Path) -> StationSettings:
     """The settings of a station, with what its role implies. Raises ``ConfigInvalid``."""
     settings = load(StationSettings, path)
+    addresses = {f"masters[{place}].address": entry.address for place, entry in enumerate(settings.masters)}
+    if settings.sites is not None:
+        addresses["sites.listen"] = settings.sites.listen
+    for key, address in addresses.items():
+        port = address.rsplit(":", 1)[1]
+        if port != "*" and not (port.isdigit() and int(port) <= HIGHEST_PORT):
+            raise ConfigInvalid(
+                "there is no such port",
+                where=f"{path}: {key}",
+                found=address,
+                allowed=f"1 to {HIGHEST_PORT}, or * to listen",
+            )
     if role == "gateway":
         return settings if settings.broker is not None else replace(settings, broker=BrokerSettings())
     if settings.masters or settings.broker is not None:

@@ -121,6 +121,10 @@ class Mosquitto(BrokerPart):
         log.info("broker running host=%s port=%d", self.host, self.port)
         self.spawn(self._read_log(), "log")
 
+    def expect_end(self) -> None:
+        """From now on its end is no failure."""
+        self._stopping = True
+
     async def drain(self) -> None:
         """Nothing is kept in the broker, so nothing has to be waited for."""
         self._stopping = True

@@ -18,6 +18,9 @@ class BrokerPart(Part):
         self.host = host
         self.port = port
 
+    def expect_end(self) -> None:
+        """The station stops; whoever told it so may have told the broker as well."""
+
     @abstractmethod
     def status(self) -> Mapping[str, Any]:
         """As the API shows it."""

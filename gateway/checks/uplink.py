@@ -16,15 +16,20 @@ async def check(facts: Facts) -> list[Finding]:
         return [
             Finding(check="uplink", severity="ok", finding=f"connected to {uplink['master']}, {pending} items to send")
         ]
-    waiting = "pending" in (uplink["state"], uplink["last_error"].split(":")[0])
+    standing = "pending" if uplink["state"] == "pending" else uplink["last_error"].split(":")[0]
+    accept = f"outstation keys accept {view['name']}"
+    fixes = {
+        "pending": f"on the master: {accept}",
+        "rejected": f"on the master: {accept} --fingerprint {view['fingerprint']}",
+        "denied": f"on the master, if this gateway replaces the other: outstation keys reject {view['name']},"
+        f" then {accept} --fingerprint {view['fingerprint']}",
+    }
     return [
         Finding(
             check="uplink",
             severity="warning",
             finding=f"{uplink['state']}: {uplink['last_error'] or 'no answer yet'} ({uplink['master']})",
             meaning=f"the site works on by itself; {pending} items wait on this disk and go up when a master is back",
-            fix=f"on the master: outstation keys accept {view['name']}"
-            if waiting
-            else "check the address and key under masters: in the settings, and the network to it",
+            fix=fixes.get(standing, "check the address and key under masters: in the settings, and the network to it"),
         )
     ]

@@ -87,7 +87,8 @@ def list_keys(context: typer.Context, as_json: Json = False) -> int:
     if not output.table(("site", "state", "fingerprint", "first seen", "last seen", "address"), rows):
         output.note("no keys: no site has knocked yet")
     if answer.station is not None:
-        output.note(f"this station's own key: {safe(answer.station.fingerprint)}")
+        output.note(f"this station's public key:  {safe(answer.station.public_key)}")
+        output.note(f"             fingerprint:  {safe(answer.station.fingerprint)}")
     return EXIT_OK
 
 

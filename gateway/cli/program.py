@@ -87,6 +87,7 @@ def program(
         Path | None,
         typer.Option(
             metavar="PATH",
+            readable=False,
             envvar=SOCKET_VARIABLE,
             show_envvar=False,
             help="the station's socket (default: $OUTSTATION_SOCKET, or the only one under /run/outstation)",

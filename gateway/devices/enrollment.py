@@ -145,11 +145,15 @@ class Enrollment(Part):
         if wanted is None:
             candidates = [entry for entry in candidates if entry.state == "pending"]
         if not candidates:
+            decided = [entry for entry in self._named(site, wanted) if entry.state != "accepted"]
+            known = sorted({f"{entry.site} ({entry.state})" for entry in self._keys.values()})
             raise NotFound(
                 f"no key of site {site!r} waits to be accepted",
-                found=", ".join(sorted({f"{entry.site} ({entry.state})" for entry in self._keys.values()}))
-                or "no keys",
-                hint="outstation keys list",
+                found=", ".join(known) or "no keys",
+                allowed="a pending key by its name, any other one by its fingerprint",
+                hint=f"outstation keys accept {site} --fingerprint {fingerprint(decided[0].key)}"
+                if decided
+                else "outstation keys list",
             )
         if len(candidates) > 1:
             raise UsageInvalid(

@@ -56,6 +56,7 @@ class Registry(Part):
         self._came: list[str] = []
         self._went: list[str] = []
         self._expected_back_until = 0.0
+        self._held = False
         self._on_move: Callable[[str], None] = _nobody
         self._is_accepted: Callable[[str], bool] = _is_nobody
 
@@ -152,7 +153,7 @@ class Registry(Part):
     def gone(self, device: str, gone: Gone) -> None:
         """A connection ended; the last will of an earlier connection says nothing about the present one."""
         known = self._own.get(device)
-        if known is not None and known.session == gone.session:
+        if known is not None and known.session == gone.session and not self._held:
             self._lost(known)
 
     def unheard(self, link: str) -> None:
@@ -174,6 +175,10 @@ class Registry(Part):
     def changed(self) -> asyncio.Event:
         """Set after rows were written."""
         return self._changed
+
+    def hold(self) -> None:
+        """The station stops, and its broker maybe with it: that connections end now says nothing of the devices."""
+        self._held = True
 
     def own(self) -> Iterable[Device]:
         """This station's own devices."""

@@ -31,7 +31,7 @@ from gateway.devices.registry import Registry
 from gateway.jobs.close import Closing
 from gateway.jobs.expect import Expectation, expect, pages
 from gateway.jobs.open_jobs import ABOVE, LOCAL, Branch, OpenJob, OpenJobs, Waiting
-from gateway.jobs.record import new_event, outcome_statement
+from gateway.jobs.record import NOT_RUN_RETCODE, new_event, outcome_statement
 from gateway.metrics import Metrics
 from gateway.spool.queue import Spool
 from gateway.store.reader import Reader
@@ -231,6 +231,7 @@ class Acceptance:
                 id=entry.id,
                 fun=job.fun,
                 outcome=entry.outcome,
+                retcode=NOT_RUN_RETCODE,
                 why=entry.why,
                 seen=entry.seen,
                 ended=wall,

@@ -20,7 +20,7 @@ from gateway.bus import Bus
 from gateway.devices.registry import Registry
 from gateway.jobs.close import Closing
 from gateway.jobs.open_jobs import OpenJob, OpenJobs
-from gateway.jobs.record import outcome_statement, return_event
+from gateway.jobs.record import NOT_RUN_RETCODE, outcome_statement, return_event
 from gateway.metrics import Metrics
 from gateway.spool.queue import Spool
 from gateway.store.reader import Reader
@@ -149,6 +149,7 @@ class Collection(Part):
             id=device,
             fun=opened.job.fun,
             outcome=outcome,
+            retcode=NOT_RUN_RETCODE,
             why=why,
             seen=known.last_seen if known else None,
             ended=self._clock.wall(),

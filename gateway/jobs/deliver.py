@@ -23,7 +23,7 @@ from gateway.jobs.close import Closing
 from gateway.jobs.collect import Collection
 from gateway.jobs.expect import pages
 from gateway.jobs.open_jobs import Branch, BranchState, OpenJob, OpenJobs, Waiting
-from gateway.jobs.record import outcome_statement
+from gateway.jobs.record import NOT_RUN_RETCODE, outcome_statement
 from gateway.jobs.silence import Presence, SiteStanding, Terms, Verdict, judge_device, judge_site, soonest
 from gateway.spool.queue import Spool
 from gateway.store.writer import Statement, StoreFailed, Writer
@@ -298,6 +298,7 @@ class Delivery(Part):
                 id=device,
                 fun=opened.job.fun,
                 outcome=verdict.outcome,
+                retcode=NOT_RUN_RETCODE,
                 why=verdict.why,
                 seen=seen,
                 ended=now,

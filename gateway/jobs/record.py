@@ -11,6 +11,9 @@ from device_agent.protocol.messages import Event, Job, OutcomeRecord, encode_val
 from device_agent.protocol.outcomes import Outcome
 from gateway.store.writer import Statement
 
+NOT_RUN_RETCODE = 1
+"""The return code of an outcome that the station itself gave."""
+
 # The site's own word takes the place of a master's guess about a dark site, and of nothing else.
 _PUT = (
     "INSERT INTO outcomes"

@@ -171,10 +171,8 @@ class Inbox:
                     raise Refused(
                         "manifest_mismatch", f"job {item.jid}: {item.count} announced, {len(item.ids)} listed"
                     )
-                if not self._may_announce(item.jid, batch):
-                    # What counts was settled when this site's part of the job ended.
-                    self._metrics.add("manifests_late")
-                    return []
+                if item.ids:
+                    await self._need_unanswered(item.jid, batch)
                 batch.pages.append((sequence, item))
                 batch.listed.update((item.jid, item.site, device) for device in item.ids)
                 if item.final:
@@ -236,18 +234,17 @@ class Inbox:
             )
         return batch.known[jid]
 
-    def _may_announce(self, jid: str, batch: _Batch) -> bool:
-        """Whether this site has a part in the job that has not ended, so that it may still say who will answer.
-
-        Raises ``Refused`` when it never had one.
-        """
-        opened = next((opened for opened in batch.jobs if opened.job.jid == jid), self._open_jobs.get(jid))
-        if opened is None:
-            return False
-        branch = opened.branches.get(batch.site)
-        if branch is None:
-            raise Refused("not_asked", f"job {jid} was not given to {batch.site}")
-        return branch.state is not BranchState.CLOSED
+    async def _need_unanswered(self, jid: str, batch: _Batch) -> None:
+        """Who will answer is said until the final page, and not after it. Raises ``Refused``."""
+        opened = self._open_jobs.get(jid)
+        branch = opened.branches.get(batch.site) if opened is not None else None
+        if branch is not None and branch.state in {BranchState.WAITING, BranchState.SENT}:
+            return
+        # A part that has ended may have been ended by a guess about a dark site, which the site's own word corrects.
+        if await self._reader.rows(
+            "SELECT 1 FROM manifests WHERE jid = ? AND link = ? AND page >= 0 AND final = 1", (jid, batch.site)
+        ):
+            raise Refused("after_final", f"job {jid}: {batch.site} has already said who will answer")
 
     async def _need_expected(self, record: OutcomeRecord, batch: _Batch) -> None:
         """An outcome is only taken for a device that this site said would answer."""

@@ -218,7 +218,7 @@ async def test_after_a_sudden_end_no_device_of_an_incomplete_close_is_without_an
         assert opened is not None
         await look_at(rooms, opened)
         assert rooms.open_jobs.get(jid) is None
-        assert outcomes(rooms, jid) == {("lisbon", "a"): "ok", ("lisbon", "b"): "unknown"}
+        assert outcomes(rooms, jid) == {("lisbon", "a"): "ok", ("lisbon", "b"): "site_dark"}
 
 
 async def darken(rooms: Rooms, opened: OpenJob, clock: HandClock) -> None:

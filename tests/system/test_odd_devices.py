@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import aiomqtt
 import msgspec
@@ -143,28 +144,28 @@ def test_every_device_is_shown(odd: System, name: str) -> None:
     plain = odd.command("devices", "show", f"odd-{name}", status=0)
     assert "\x1b" not in plain.out
     assert "\x07" not in plain.out
-    (shown,) = odd.command("devices", "show", f"odd-{name}", "--json", status=0).json("device")
+    (shown,) = odd.view("central", f"/devices/odd-{name}")["devices"]
     assert set(shown["grains"]) == set(NONSENSE[name])
 
 
 @pytest.mark.parametrize(
-    ("words", "found"),
+    ("kind", "tgt", "found"),
     [
-        (["-G", "os:Linux"], {*IDS}),
-        (["-G", "kind:camera"], {*IDS}),
-        (["-G", "kind:lens:camera"], {"odd-a-list"}),
-        (["-G", "number:3"], {"cam-00003"}),
-        (["-C", "G@kind:camera and not cam-00001"], {*IDS} - {"cam-00001"}),
-        (["-C", "G@model:* and not G@model:[[]*"], {*IDS}),
-        (["-G", "os:\U0001f4a5"], set()),
-        (["-G", "g1499:1499"], {"odd-many"}),
-        (["-E", "odd-(none|empty)$"], {"odd-none", "odd-empty"}),
+        ("grain", "os:Linux", {*IDS}),
+        ("grain", "kind:camera", {*IDS}),
+        ("grain", "kind:lens:camera", {"odd-a-list"}),
+        ("grain", "number:3", {"cam-00003"}),
+        ("compound", "G@kind:camera and not cam-00001", {*IDS} - {"cam-00001"}),
+        ("compound", "G@model:* and not G@model:[[]*", {*IDS}),
+        ("grain", "os:\U0001f4a5", set()),
+        ("grain", "g1499:1499", {"odd-many"}),
+        ("pcre", "odd-(none|empty)$", {"odd-none", "odd-empty"}),
     ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_targets_by_grain_find_those_they_mean(odd: System, words: list[str], found: set[str]) -> None:
-    listed = odd.command("devices", "list", *words, "--json")
-    assert {device["id"] for device in listed.json("device")} == found
+def test_targets_by_grain_find_those_they_mean(odd: System, kind: str, tgt: str, found: set[str]) -> None:
+    for station in ("central", "lisbon"):
+        listed = odd.view(station, f"/devices?{urlencode({'tgt': tgt, 'tgt_type': kind})}")["devices"]
+        assert {device["id"] for device in listed} == found
 
 
 def test_a_job_by_grain_ends_beside_them(odd: System) -> None:

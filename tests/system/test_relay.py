@@ -34,6 +34,7 @@ def relay(shared: System) -> System:
     for station in ("central", "iberia", "lisbon"):
         if station not in shared.children:
             shared.restart(station)
+    shared.present(LEAF, "lisbon")
     shared.present(EVERYBODY, "central", "iberia")
     return shared
 

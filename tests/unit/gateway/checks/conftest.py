@@ -14,7 +14,14 @@ class Told:
 
     folder: str = "/"
     station: dict[str, Any] = field(
-        default_factory=lambda: {"name": "lisbon", "broker": None, "uplink": None, "devices": 0, "spool_pending": 0}
+        default_factory=lambda: {
+            "name": "lisbon",
+            "fingerprint": "aaaa-bbbb-cccc-dddd",
+            "broker": None,
+            "uplink": None,
+            "devices": 0,
+            "spool_pending": 0,
+        }
     )
     refused: list[tuple[str, str, str, int]] = field(default_factory=list)
     keys: list[dict[str, Any]] = field(default_factory=list)

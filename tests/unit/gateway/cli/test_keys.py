@@ -31,7 +31,7 @@ def test_keys_are_a_table_and_the_stations_own_is_said_beside_it(shell: Shell) -
         "SITE    STATE    FINGERPRINT  FIRST SEEN            LAST SEEN             ADDRESS",
         "lisbon  pending  ab:cd        2026-11-21T03:15:00Z  2026-11-21T03:16:00Z  192.0.2.7",
     ]
-    assert finished.error == "this station's own key: own\n"
+    assert finished.error.splitlines() == [f"this station's public key:  {'k' * 40}", "             fingerprint:  own"]
 
 
 def test_no_keys_says_so(api: ApiDouble, shell: Shell) -> None:

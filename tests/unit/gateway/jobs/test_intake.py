@@ -27,6 +27,9 @@ class Taker:
             await self.go.wait()
         self.taken.append((body, remaining, master))
 
+    def forestall(self, jid: str) -> None:
+        self.taken.append(f"forestall {jid}")
+
     async def cancel_from_above(self, jid: str) -> None:
         self.taken.append(jid)
 
@@ -42,8 +45,8 @@ async def test_a_cancel_stays_behind_the_job_it_is_about() -> None:
         await intake.cancel_from_above("jid")
         await intake.accept_from_above(b"second", 10.0, "m")
         taker.go.set()
-        await until(lambda: len(taker.taken) == 3, what="all of them")
-    assert taker.taken == [(b"first", 10.0, "m"), "jid", (b"second", 10.0, "m")]
+        await until(lambda: len(taker.taken) == 4, what="all of them")
+    assert taker.taken == [(b"first", 10.0, "m"), "forestall jid", "jid", (b"second", 10.0, "m")]
 
 
 async def test_the_expiry_of_a_job_runs_while_it_waits() -> None:
