@@ -32,6 +32,9 @@ from device_agent.signals import handled
 log = logging.getLogger(__name__)
 
 TICK_SECONDS = 1.0
+UNWELCOME_SECONDS = 30.0
+"""Connected for so long without a welcome, the agent says so."""
+
 OUTGOING_MESSAGES = 1024
 INCOMING_MESSAGES = 1000
 GOODBYE_SECONDS = 3.0
@@ -172,9 +175,18 @@ class Agent(Part):
                 self._outgoing.task_done()
 
     async def _tick(self) -> None:
+        welcomed_at = self._clock.monotonic()
         while True:
             await asyncio.sleep(TICK_SECONDS)
-            self._device.tick(self._clock.monotonic())
+            now = self._clock.monotonic()
+            self._device.tick(now)
+            if self._device.welcomed or not self._link.state.connected:
+                welcomed_at = now
+            elif now - welcomed_at >= UNWELCOME_SECONDS:
+                welcomed_at = now
+                log.warning(
+                    "the broker answers, and no gateway of this site does: is the name right? site=%s", self._table.site
+                )
             await self._journal.flush()
 
     def _take_folder(self) -> None:

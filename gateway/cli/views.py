@@ -47,6 +47,8 @@ class JobView(Struct, frozen=True):
     counts: dict[str, int] = {}
     waiting: dict[str, int] = {}
     sites: list[SiteProgress] = []
+    missing: list[str] = []
+    """Names in a list target that no site knows."""
 
 
 class OutcomeView(Struct, frozen=True, tag_field="type", tag="outcome"):

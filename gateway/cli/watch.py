@@ -112,6 +112,8 @@ def summarise(job: JobView, output: Output, *, as_json: bool) -> int:
     output.note(f"jid {job.jid}: {job.expected:,} expected: {tally(job.counts) or 'no outcome'}")
     for site in dark:
         output.note(f"  site {safe(site.site)}: {dark_since(site.last_seen)}; its devices are not counted above")
+    if job.missing:
+        output.note(f"  no site knows: {safe(', '.join(job.missing))}")
     if job.cancelled:
         output.note("  the job was cancelled")
     return status
@@ -127,6 +129,7 @@ def summary_fields(job: JobView, status: int) -> dict[str, Any]:
         "expected": job.expected,
         "counts": job.counts,
         "cancelled": job.cancelled,
+        "missing": job.missing,
         "dark_sites": [site.site for site in unknown_sites(job)],
         "exit_status": status,
     }
@@ -135,7 +138,7 @@ def summary_fields(job: JobView, status: int) -> dict[str, Any]:
 def exit_status(job: JobView) -> int:
     """0 when at least one device was expected, each is ok, and every site has said whom it answers for."""
     all_ok = job.expected > 0 and job.counts.get(Outcome.OK, 0) == job.expected == sum(job.counts.values())
-    return EXIT_OK if all_ok and not unknown_sites(job) else EXIT_NOT_ALL_OK
+    return EXIT_OK if all_ok and not unknown_sites(job) and not job.missing else EXIT_NOT_ALL_OK
 
 
 def unknown_sites(job: JobView) -> list[SiteProgress]:

@@ -13,6 +13,7 @@ from gateway.devices.sites import SiteBook
 from gateway.jobs.open_jobs import BranchState, OpenJob, OpenJobs
 from gateway.store.reader import Reader
 
+MISSING_SHOWN = 100
 _COLUMNS = "SELECT jid, body, origin, accepted, closed, cancelled, expected FROM jobs"
 
 
@@ -104,7 +105,17 @@ class JobViews:
             "waiting": {},
         }
         view["sites"] = await self._closed_sites(jid)
+        view["missing"] = await self._missing(job)
         return view
+
+    async def _missing(self, job: Job) -> list[str]:
+        """Names in a list target that no site knows: Salt's ``missing``. At most so many as are worth reading."""
+        if job.tgt_type != "list":
+            return []
+        rows = await self._reader.rows("SELECT DISTINCT device FROM outcomes WHERE jid = ?", (job.jid,))
+        known = {device for (device,) in rows}
+        named = {name for name in job.tgt.replace(" ", ",").split(",") if name}
+        return sorted(named - known)[:MISSING_SHOWN]
 
     def _waiting(self, opened: OpenJob) -> dict[str, int]:
         states = Counter(waiting.state.value for waiting in opened.waiting.values())

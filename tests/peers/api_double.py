@@ -59,6 +59,7 @@ def job(**changed: Any) -> Fields:
         "accepted": ISSUED,
         "closed": ISSUED + 2,
         "last_outcome": ISSUED + 1,
+        "missing": [],
         "expected": 1,
         "counts": {"ok": 1},
         "waiting": {"queued": 0, "delivered": 0, "running": 0},

@@ -70,6 +70,7 @@ def test_json_is_each_outcome_and_a_summary_and_nothing_else(api: ApiDouble, she
         "expected": 2,
         "counts": {"ok": 1, "unreachable": 1},
         "cancelled": False,
+        "missing": [],
         "dark_sites": [],
         "exit_status": 1,
     }
@@ -224,3 +225,10 @@ def test_the_script_of_the_double_is_what_a_station_says() -> None:
     assert isinstance(last, dict)
     assert first["job"]["state"] == "open"
     assert last["job"] == job(expected=2, counts={"ok": 1, "unreachable": 1})
+
+
+def test_names_that_no_site_knows_are_said_and_are_not_all_ok(api: ApiDouble, shell: Shell) -> None:
+    api.stream = watched([outcome("cam-1")], missing=["cam-x"])
+    finished = shell.here("jobs", "watch", JID)
+    assert finished.error.endswith("1 ok\n  no site knows: cam-x\n")
+    assert finished.status == 1
