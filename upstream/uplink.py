@@ -94,6 +94,7 @@ class Uplink(Part):
         self._records_confirmation = asyncio.Event()
         self._heard = 0.0
         self._stopping = False
+        self._welcomed = False
 
     async def open(self) -> None:
         """Start walking the list; a gateway is ready without any master."""
@@ -152,28 +153,36 @@ class Uplink(Part):
                     state, action = failover.step(failover.State(count=len(self._masters)), failover.Event.STARTED)
                     continue
                 self._master = self._masters[action.index]
-            welcomed = False
-            try:
-                async with asyncio.TaskGroup() as session:
-                    session.create_task(self._watch_reload(), name="uplink/reload")
-                    await self._connect()
-                    welcomed = True
-                    state, _ = failover.step(state, failover.Event.WELCOMED)
-                    waits.reset()
-                    session.create_task(self._receive(), name="uplink/receive")
-                    session.create_task(self._send_items(), name="uplink/items")
-                    session.create_task(self._send_records(), name="uplink/records")
-                    session.create_task(self._echo(), name="uplink/echo")
-            except* LinkLost as lost:
-                self._last_error = str(lost.exceptions[0])
-            finally:
-                self._disconnect()
+            # Each session is a task of its own. Until CPython 3.11.4 a task whose TaskGroup failed while it was being
+            # left stays marked as cancelled, and the next asyncio.timeout in it then ends the task without a word.
+            self._welcomed = False
+            session = self.spawn(self._session(), "session")
+            await asyncio.wait({session})
             self._set_state("disconnected")
             if self._stopping:
-                # The cancellation may have come in this moment; a TaskGroup with errors of its own swallows it.
                 return
             log.warning("uplink lost master=%s reason=%s", self._master.address, self._last_error)
-            state, action = failover.step(state, failover.Event.LOST if welcomed else failover.Event.NO_ANSWER)
+            if self._welcomed:
+                waits.reset()
+                state, _ = failover.step(state, failover.Event.WELCOMED)
+            event = failover.Event.LOST if self._welcomed else failover.Event.NO_ANSWER
+            state, action = failover.step(state, event)
+
+    async def _session(self) -> None:
+        """One connection to one master, until it is lost."""
+        try:
+            async with asyncio.TaskGroup() as session:
+                session.create_task(self._watch_reload(), name="uplink/reload")
+                await self._connect()
+                self._welcomed = True
+                session.create_task(self._receive(), name="uplink/receive")
+                session.create_task(self._send_items(), name="uplink/items")
+                session.create_task(self._send_records(), name="uplink/records")
+                session.create_task(self._echo(), name="uplink/echo")
+        except* LinkLost as lost:
+            self._last_error = str(lost.exceptions[0])
+        finally:
+            self._disconnect()
 
     async def _pause(self, seconds: float) -> None:
         self._next_attempt = self._clock.wall() + seconds

@@ -29,18 +29,24 @@ def shared() -> Iterator[System]:
 
 
 @pytest.fixture
-def dark(shared: System) -> System:
-    """The site was there, and is not now."""
+def site(shared: System) -> System:
+    """The site with all its devices."""
     if "lisbon" not in shared.children:
         shared.restart("lisbon")
     shared.present(DEVICES)
-    shared.stop("lisbon")
-    shared.until(lambda: not shared.site_state("lisbon"), "the site is dark")
     return shared
 
 
+@pytest.fixture
+def dark(site: System) -> System:
+    """The site was there, and is not now."""
+    site.stop("lisbon")
+    site.until(lambda: not site.site_state("lisbon"), "the site is dark")
+    return site
+
+
 def test_a_job_that_does_not_wait_ends_as_site_dark_for_each_known_device(dark: System) -> None:
-    finished = dark.command("run", "*", "test.ping", "--json", "--late", "drop", "--expires", "2s", status=1)
+    finished = dark.command("run", "*", "test.ping", "--json", "--late", "drop", "--expires", "1s", status=1)
     outcomes = finished.json("outcome")
     assert sorted(outcome["id"] for outcome in outcomes) == IDS
     assert {(outcome["outcome"], outcome["site"], outcome["executions"]) for outcome in outcomes} == {
@@ -88,11 +94,9 @@ def test_a_job_that_waits_in_vain_is_expired(dark: System) -> None:
     assert summary["jid"] not in dark.report()["executed"]
 
 
-def test_a_site_that_was_killed_is_dark_as_well(dark: System) -> None:
-    dark.restart("lisbon")
-    dark.present(DEVICES)
-    dark.kill("lisbon")
-    finished = dark.command("run", "*", "test.ping", "--json", "--expires", "2s", status=1)
+def test_a_site_that_was_killed_is_dark_as_well(site: System) -> None:
+    site.kill("lisbon")
+    finished = site.command("run", "*", "test.ping", "--json", "--expires", "1s", status=1)
     (summary,) = finished.json("summary")
     assert (summary["expected"], summary["counts"]) == (DEVICES, {"site_dark": DEVICES})
 

@@ -52,7 +52,7 @@ def test_every_program_ends_with_status_0_while_jobs_run_and_wait(
 
 def test_whoever_watches_a_job_when_its_master_stops_is_told_how_to_go_on(system: System) -> None:
     devices = start(system)
-    words = ["--socket", str(system.socket_of("central")), "run", "*", "test.sleep", "3"]
+    words = ["--socket", str(system.socket_of("central")), "run", "*", "test.sleep", "2"]
     system.start("somebody", words)
     system.until(lambda: system.stations["central"].jobs(1), "the job is known")
     jid = system.stations["central"].jobs(1)[0].jid
