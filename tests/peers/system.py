@@ -141,7 +141,12 @@ class System(Rehearsal):
 
     def restart(self, name: str) -> StationClient:
         """Start a station where it was; returns when it answers."""
-        self.launch(name)
+        path = self._write(name, self._settings[name])
+        self.start(name, [self._roles[name], "run", "--config", path])
+        return self.answering(name)
+
+    def answering(self, name: str) -> StationClient:
+        """Wait until a station answers at its socket."""
         client = self.stations[name] = StationClient(self.socket_of(name))
 
         def answers() -> bool:
@@ -152,11 +157,6 @@ class System(Rehearsal):
 
         self.until(answers, f"{name} answers")
         return client
-
-    def launch(self, name: str) -> Child:
-        """Start a station's process and do not wait for it."""
-        path = self._write(name, self._settings[name])
-        return self.start(name, [self._roles[name], "run", "--config", path])
 
     def change(self, name: str, /, **settings: Any) -> None:
         """Write other settings for a station, which are read at its next start or SIGHUP."""

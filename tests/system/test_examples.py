@@ -67,9 +67,7 @@ def test_what_the_examples_describe_runs_with_other_places_laid_over_them(system
     def run(name: str, **changed: Any) -> StationClient:
         path = lay_over(name, socket=str(system.socket_of(name)), **changed)
         system.start(name, [ROLES[name], "run", "--config", str(path)])
-        client = system.stations[name] = StationClient(system.socket_of(name))
-        system.until(system.socket_of(name).exists, f"{name} has its socket")
-        return client
+        return system.answering(name)
 
     master = run("master", sites={"listen": "tcp://127.0.0.1:*"}).station()
     above = {"masters": [{"address": master.listen, "key": master.public_key}]}
