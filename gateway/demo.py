@@ -33,6 +33,7 @@ def main(devices: int, keep: bool) -> int:
     everybody = devices + len(DOORS)
     # SIGTERM ends it as Ctrl-C does: nothing may be left running.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with Rehearsal() as rehearsal:
             demo = Demo(rehearsal, devices)

@@ -6,7 +6,9 @@ socket. It does not judge what they do.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import shutil
 import signal
 import socket
@@ -57,6 +59,11 @@ class Rehearsal:
     ) -> None:
         for name in reversed(list(self.children)):
             self.stop(name)
+        # An interruption may have come between the birth of a process and its entry in the list.
+        for pid in _own_children(str(self.folder)):
+            with contextlib.suppress(ProcessLookupError, ChildProcessError):
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def start_master(self, name: str) -> StationClient:
@@ -170,6 +177,17 @@ class Rehearsal:
 def program() -> list[str]:
     """The command that runs ``outstation`` with this interpreter."""
     return [sys.executable, "-m", "gateway.cli.main"]
+
+
+def _own_children(folder: str) -> list[int]:
+    """Processes this one has started and not waited for, with the folder in their command (proc(5))."""
+    found: list[int] = []
+    for listing in Path("/proc/self/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            for pid in listing.read_text(encoding="ascii").split():
+                if folder.encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    found.append(int(pid))
+    return found
 
 
 def free_port() -> int:

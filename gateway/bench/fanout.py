@@ -249,6 +249,7 @@ def main(devices: int, repeat: int, as_json: bool) -> int:
     allow_open_files(devices)
     # Stop what was started, also when the benchmark itself is told to stop.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     params = {"devices": devices, "repeat": repeat, "function": FUNCTION}
     repeats: list[Measured] = []
     with Rehearsal() as rehearsal:

@@ -46,7 +46,8 @@ def test_a_table_without_rows_has_no_heading() -> None:
     assert not pipe.getvalue()
 
 
-def test_a_terminal_gets_colour() -> None:
+def test_a_terminal_gets_colour(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
     terminal = Terminal()
     output(terminal).line(("ok", "green"), " fine")
     assert terminal.getvalue() == "\x1b[32mok\x1b[0m fine\n"
