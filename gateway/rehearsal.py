@@ -184,9 +184,8 @@ def _own_children(folder: str) -> list[int]:
     found: list[int] = []
     for listing in Path("/proc/self/task").glob("*/children"):
         with contextlib.suppress(OSError):
-            for pid in listing.read_text(encoding="ascii").split():
-                if folder.encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
-                    found.append(int(pid))
+            children = listing.read_text(encoding="ascii").split()
+            found += [int(pid) for pid in children if folder.encode() in Path(f"/proc/{pid}/cmdline").read_bytes()]
     return found
 
 
