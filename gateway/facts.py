@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from device_agent import __version__
-from gateway.devices.enrollment import Enrollment
+from gateway.devices.site_keys import SiteKeys
 from gateway.devices.registry import Registry
 from gateway.devices.sites import SiteBook
 from gateway.jobs.open_jobs import OpenJobs
@@ -34,7 +34,7 @@ class StationFacts:
         keys: CurveKeys,
         started: float,
         registry: Registry,
-        enrollment: Enrollment,
+        site_keys: SiteKeys,
         site_book: SiteBook,
         open_jobs: OpenJobs,
         spool: Spool,
@@ -46,7 +46,7 @@ class StationFacts:
         self._keys = keys
         self._started = started
         self._registry = registry
-        self._enrollment = enrollment
+        self._enrollment = site_keys
         self._site_book = site_book
         self._open_jobs = open_jobs
         self._spool = spool

@@ -20,7 +20,7 @@ from gateway.api.station import StationApi
 from gateway.bus import Bus
 from gateway.checks import broker, disk, keys, refusals, uplink
 from gateway.config import StationSettings
-from gateway.devices.enrollment import Enrollment
+from gateway.devices.site_keys import SiteKeys
 from gateway.devices.registry import Registry
 from gateway.devices.sites import SiteBook
 from gateway.facts import StationFacts
@@ -58,9 +58,9 @@ class Rooms:
         self.downlinks: dict[str, Downlink] = {}
         self.open_jobs = OpenJobs()
         self.registry = Registry(site=name, writer=writer, reader=reader, bus=bus, metrics=metrics, clock=clock)
-        self.enrollment = Enrollment(station=name, writer=writer, reader=reader, bus=bus, metrics=metrics, clock=clock)
+        self.site_keys = SiteKeys(station=name, writer=writer, reader=reader, bus=bus, metrics=metrics, clock=clock)
         self.site_book = SiteBook(
-            writer=writer, reader=reader, bus=bus, registry=self.registry, enrollment=self.enrollment, clock=clock
+            writer=writer, reader=reader, bus=bus, registry=self.registry, site_keys=self.site_keys, clock=clock
         )
         self.closing = Closing(
             site=name,
@@ -100,7 +100,7 @@ class Rooms:
             site=name,
             open_jobs=self.open_jobs,
             registry=self.registry,
-            sites_below=self.enrollment.accepted_sites,
+            sites_below=self.site_keys.accepted_sites,
             spool=spool,
             writer=writer,
             reader=reader,
@@ -130,7 +130,7 @@ class Rooms:
             keys=self.keys,
             started=clock.wall(),
             registry=self.registry,
-            enrollment=self.enrollment,
+            site_keys=self.site_keys,
             site_book=self.site_book,
             open_jobs=self.open_jobs,
             spool=spool,
@@ -140,12 +140,12 @@ class Rooms:
         self.views = JobViews(open_jobs=self.open_jobs, reader=reader, site_book=self.site_book, clock=clock)
         self.intake = Intake(self.acceptance, self.delivery, clock)
         self.registry.on_move(self.delivery.moved)
-        self.registry.ask_accepted(lambda site: self.enrollment.of_site(site) is not None)
+        self.registry.ask_accepted(lambda site: self.site_keys.of_site(site) is not None)
         self.site_book.on_up(self.delivery.site_up)
 
     def parts_before_recovery(self) -> list[Part]:
         """What must know its own past before jobs are taken up again."""
-        return [self.writer, self.reader, self.registry, self.enrollment, self.site_book]
+        return [self.writer, self.reader, self.registry, self.site_keys, self.site_book]
 
     def parts_after_recovery(self) -> list[Part]:
         """What works on jobs."""
@@ -164,6 +164,6 @@ class Rooms:
             *StationApi(self.facts, CHECKS).operations(),
             *jobs.operations(),
             *DevicesApi(registry=self.registry, site_book=self.site_book).operations(),
-            *SitesApi(site_book=self.site_book, enrollment=self.enrollment, keys=self.keys).operations(),
+            *SitesApi(site_book=self.site_book, site_keys=self.site_keys, keys=self.keys).operations(),
             *EventsApi(bus=self.bus, stopping=stopping).operations(),
         ]

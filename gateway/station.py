@@ -142,14 +142,14 @@ class Station:
             station=self._settings.name,
             listen=settings.listen,
             keys=rooms.keys,
-            admission=rooms.enrollment,
+            admission=rooms.site_keys,
             inbox=rooms.inbox,
             watch=rooms.site_book,
             refusals=rooms.metrics,
             clock=self._clock,
         )
         rooms.downlinks[sites.name] = sites
-        rooms.enrollment.on_change(sites.keys_changed)
+        rooms.site_keys.on_change(sites.keys_changed)
         await stack.enter_async_context(sites)
         rooms.facts.sites_address = sites.address
 

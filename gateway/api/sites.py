@@ -6,7 +6,7 @@ import msgspec
 
 from device_agent.errors import NotFound
 from gateway.api.operation import Answer, Asked, Operation
-from gateway.devices.enrollment import Enrollment
+from gateway.devices.site_keys import SiteKeys
 from gateway.devices.sites import SiteBook
 from upstream.curve import CurveKeys, fingerprint
 
@@ -20,9 +20,9 @@ class KeyChoice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class SitesApi:
     """Operations on sites and keys."""
 
-    def __init__(self, *, site_book: SiteBook, enrollment: Enrollment, keys: CurveKeys) -> None:
+    def __init__(self, *, site_book: SiteBook, site_keys: SiteKeys, keys: CurveKeys) -> None:
         self._site_book = site_book
-        self._enrollment = enrollment
+        self._enrollment = site_keys
         self._keys = keys
 
     def operations(self) -> list[Operation]:

@@ -11,7 +11,7 @@ from device_agent.clock import Clock
 from device_agent.parts import Part
 from device_agent.protocol import tags
 from gateway.bus import Bus
-from gateway.devices.enrollment import Enrollment
+from gateway.devices.site_keys import SiteKeys
 from gateway.devices.registry import Registry
 from gateway.store.reader import Reader
 from gateway.store.writer import Statement, StoreFailed, Writer
@@ -50,13 +50,13 @@ class SiteBook(Part):
     name: ClassVar[str] = "site-book"
 
     def __init__(
-        self, *, writer: Writer, reader: Reader, bus: Bus, registry: Registry, enrollment: Enrollment, clock: Clock
+        self, *, writer: Writer, reader: Reader, bus: Bus, registry: Registry, site_keys: SiteKeys, clock: Clock
     ) -> None:
         self._writer = writer
         self._reader = reader
         self._bus = bus
         self._registry = registry
-        self._enrollment = enrollment
+        self._enrollment = site_keys
         self._clock = clock
         self._sites: dict[str, Site] = {}
         self._on_up: Callable[[str], Awaitable[None]] = _nobody

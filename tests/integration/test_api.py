@@ -162,7 +162,7 @@ async def test_devices_are_found_by_target_and_page_by_page(api: Api) -> None:
 
 async def test_a_key_is_accepted_and_rejected(api: Api) -> None:
     key = new_keys().public
-    await api.rooms.enrollment.judge("porto", key, "192.0.2.1")
+    await api.rooms.site_keys.judge("porto", key, "192.0.2.1")
     (view,) = (await api.ask("GET", "/keys")).json()["keys"]
     assert (view["site"], view["state"], view["fingerprint"]) == ("porto", "pending", fingerprint(key))
     assert await api.refused(400, "POST", "/keys/porto/accept", {"fingerprint": 7})

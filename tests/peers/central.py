@@ -32,9 +32,9 @@ async def a_master(
     async with opened_rooms(folder, name=name, clock=clock or HandClock(), masters=masters) as rooms:
         for number, site in enumerate(sites):
             key = f"{number:040d}"
-            if not rooms.enrollment.known(key):
-                await rooms.enrollment.judge(site, key, "192.0.2.1")
-                await rooms.enrollment.accept(site, None)
+            if not rooms.site_keys.known(key):
+                await rooms.site_keys.judge(site, key, "192.0.2.1")
+                await rooms.site_keys.accept(site, None)
         yield rooms
 
 

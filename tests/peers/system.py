@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
+from unittest.mock import patch
 
 from device_agent.errors import NotFound, NotRunning
 from device_agent.protocol import limits
@@ -105,6 +106,14 @@ class System(Rehearsal):
             if name in self.children:
                 self.children = {name: self.children.pop(name), **self.children}
         super().__exit__(kind, error, trace)
+
+    def temporary(self) -> Path:
+        """Where the processes make their own temporary files, so that a killed one leaves nothing elsewhere."""
+        # A broker becomes a user of its own, who has to reach its settings.
+        self.folder.chmod(0o711)
+        folder = self.folder / "tmp"
+        folder.mkdir(mode=0o755, exist_ok=True)
+        return folder
 
     # --- stations ------------------------------------------------------------------------------------------------
 
@@ -343,7 +352,7 @@ def assert_executed_once(report: Fields, jid: str, devices: int) -> None:
 @contextmanager
 def whole_system() -> Iterator[System]:
     """A system, and the certainty that nothing of it stays."""
-    with System() as system:
+    with System() as system, patch.dict(os.environ, TMPDIR=str(system.temporary())):
         yield system
         crashes = [name for name in system.children if "Traceback" in system.log(name)]
         assert not crashes, "\n".join(system.log(name)[-4000:] for name in crashes)

@@ -58,6 +58,8 @@ def test_without_a_station_nothing_is_offered_and_nothing_is_said(shell: Shell) 
 
 
 def test_the_script_for_a_shell_is_printed(shell: Shell) -> None:
+    # Which shell it is, is otherwise read off the parent process, which need not be one.
+    shell.environment["_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION"] = "1"
     finished = shell.run("--show-completion", "bash")
     assert finished.status == 0
     assert "_OUTSTATION_COMPLETE=complete_bash" in finished.out

@@ -58,10 +58,10 @@ async def _nobody() -> None:
     """Until somebody asks to be told."""
 
 
-class Enrollment(Part):
+class SiteKeys(Part):
     """Implements ``upstream.ports.Admission``; every change is on disk before it counts."""
 
-    name: ClassVar[str] = "enrollment"
+    name: ClassVar[str] = "site_keys"
 
     def __init__(
         self, *, station: str, writer: Writer, reader: Reader, bus: Bus, metrics: Metrics, clock: Clock
