@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from device_agent import __version__
-from gateway.devices.site_keys import SiteKeys
 from gateway.devices.registry import Registry
+from gateway.devices.site_keys import SiteKeys
 from gateway.devices.sites import SiteBook
 from gateway.jobs.open_jobs import OpenJobs
 from gateway.metrics import Metrics

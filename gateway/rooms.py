@@ -20,8 +20,8 @@ from gateway.api.station import StationApi
 from gateway.bus import Bus
 from gateway.checks import broker, disk, keys, refusals, uplink
 from gateway.config import StationSettings
-from gateway.devices.site_keys import SiteKeys
 from gateway.devices.registry import Registry
+from gateway.devices.site_keys import SiteKeys
 from gateway.devices.sites import SiteBook
 from gateway.facts import StationFacts
 from gateway.jobs.accept import Acceptance

@@ -11,8 +11,8 @@ from device_agent.clock import Clock
 from device_agent.parts import Part
 from device_agent.protocol import tags
 from gateway.bus import Bus
-from gateway.devices.site_keys import SiteKeys
 from gateway.devices.registry import Registry
+from gateway.devices.site_keys import SiteKeys
 from gateway.store.reader import Reader
 from gateway.store.writer import Statement, StoreFailed, Writer
 
