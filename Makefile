@@ -8,9 +8,10 @@ PYTHON ?= python3
 DEMO_ARGS ?=
 BENCH_ARGS ?= --devices 1000
 PYTEST_ARGS ?=
+FUZZ_ARGS ?=
 TIMES ?= 10
 
-.PHONY: help setup demo test check format unit bench flakes clean
+.PHONY: help setup demo test check format unit bench flakes fuzz clean
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 
@@ -47,6 +48,10 @@ bench: setup ## measure against a lean reference in the same run (BENCH_ARGS="--
 
 flakes: setup ## repeat tests under load to find the unreliable (TIMES=10 PYTEST_ARGS="tests/integration -k spool")
 	@packaging/flakes $(TIMES) $(PYTEST_ARGS)
+
+fuzz: $(READY) ## feed every reader of others' bytes for two minutes; what breaks one is kept (FUZZ_ARGS="--times 30 proofs")
+	@PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]'
+	@$(BIN)/python -m tests.fuzz $(FUZZ_ARGS)
 
 clean: ## remove all that these targets made
 	rm -rf .venv build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import logging
 import os
 import random
@@ -14,20 +13,26 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, ClassVar
 
-from device_agent import __version__, settings
+from device_agent import __version__
 from device_agent.clock import Clock
-from device_agent.config import DRAIN_MAX_SECONDS, AgentSettings
+from device_agent.config import DRAIN_MAX_SECONDS, AgentSettings, load
 from device_agent.counters import Counters
 from device_agent.device import Device
+from device_agent.enroller import Enroller
 from device_agent.errors import EXIT_NOT_ALL_OK, EXIT_OK, ConfigInvalid, OutstationError, Refused
 from device_agent.grains import local_grains
+from device_agent.guard import Guard
 from device_agent.host import LocalHost
+from device_agent.identity import IdentityFile, new_identity
+from device_agent.joining import invitation, shown_machine
 from device_agent.journal_file import FileJournal
 from device_agent.mqtt import BrokerAddress, MqttLink, NotConnected
 from device_agent.parts import Part, leaves
 from device_agent.protocol import limits
 from device_agent.protocol.messages import Grains, check_plain, encode_value
 from device_agent.signals import handled
+from device_agent.state_folder import StateFolder
+from device_agent.token_file import find_token, forget_token
 
 log = logging.getLogger(__name__)
 
@@ -35,17 +40,19 @@ TICK_SECONDS = 1.0
 UNWELCOME_SECONDS = 30.0
 """Connected for so long without a welcome, the agent says so."""
 
+LOGIN_REFUSED_SECONDS = 60.0
+"""Refused by the broker for so long, the agent asks the gateway for another password: it may have been replaced."""
+
 OUTGOING_MESSAGES = 1024
 INCOMING_MESSAGES = 1000
 GOODBYE_SECONDS = 3.0
 LOOK_SECONDS = 0.1
 JOURNAL = "journal"
-LOCK = "lock"
 LOG_FORMAT = "time=%(asctime)s level=%(levelname)s logger=%(name)s %(message)s"
 
 
 class Agent(Part):
-    """A device with a journal on disk and a connection that keeps itself alive."""
+    """A device with an identity and a journal on disk, and a connection that keeps itself alive."""
 
     name: ClassVar[str] = "agent"
     drain_seconds: ClassVar[float] = DRAIN_MAX_SECONDS + GOODBYE_SECONDS + 2.0
@@ -53,68 +60,48 @@ class Agent(Part):
 
     def __init__(self, table: AgentSettings, clock: Clock | None = None) -> None:
         self.counters = Counters()
+        self.identity = new_identity()
+        """Whoever this machine is: from its file, once that is open."""
         self._table = table
         self._clock = clock or Clock()
-        self._folder = Path(table.state_dir)
-        self._id = table.device_id()
-        self._lock = -1
+        self._folder = StateFolder(Path(table.state_dir))
+        self._file = IdentityFile(self._folder.path)
+        self._journal = FileJournal(self._folder.path / JOURNAL)
         self._hurry = False
+        self._extra: Grains = table.grains
         self._grains: Grains = {}
         self._outgoing: asyncio.Queue[tuple[str, bytes]] = asyncio.Queue(maxsize=OUTGOING_MESSAGES)
         self._executions: set[asyncio.Task[None]] = set()
-        self._journal = FileJournal(self._folder / JOURNAL)
-        self._device = Device(
-            self._id,
-            table.site,
-            self._grains,
-            host=LocalHost(self._grains),
-            journal=self._journal,
-            publish=self._publish,
-            spawn=self._spawn_execution,
-            clock=self._clock,
-            counters=self.counters,
-            randomness=random.Random(os.urandom(16)),
-        )
-        self._link = MqttLink(
-            BrokerAddress(
-                table.broker.host,
-                table.broker.port,
-                table.broker.unix_socket,
-                table.broker.username,
-                table.broker.password,
-            ),
-            self._id,
-            subscriptions=self._device.subscriptions(),
-            on_message=self._device.receive,
-            on_connected=self._connected,
-            on_lost=self._device.lost,
-            count=self._count,
-            will=self._device.will,
-            incoming=INCOMING_MESSAGES,
-            name="broker",
-            clock=self._clock,
-        )
+        self._device: Device | None = None
+        self._guard: Guard | None = None
+        self._link: MqttLink | None = None
 
     async def open(self) -> None:
-        """Take the state directory, read the journal, start to connect.
+        """Take the state directory, read the journal and the identity, start to join or to connect.
 
-        Raises ``ConfigInvalid`` when the directory cannot be used or another agent uses it.
+        Raises ``ConfigInvalid`` when the directory cannot be used, another agent uses it, the identity is damaged or
+        of another site than the settings, or there is nothing to join a site by.
         """
-        await asyncio.to_thread(self._take_folder)
+        await asyncio.to_thread(self._folder.take)
         opened = await self._journal.open()
         log.info("journal opened records=%d torn_bytes=%d", opened.records, opened.torn_bytes)
         if opened.set_aside is not None:
             log.error("the journal was damaged: set aside as %s, %d records kept", opened.set_aside, opened.records)
         for jid in opened.interrupted:
             log.warning("a job was under way when the agent stopped, its outcome is unknown jid=%s", jid)
-        await self.regrain(self._table.grains)
-        self.spawn(self._link.run(), "broker")
-        self.spawn(self._send_all(), "send")
-        self.spawn(self._tick(), "tick")
-        log.info("agent started id=%s site=%s version=%s", self._id, self._table.site, __version__)
+        self.identity = await asyncio.to_thread(self._file.load_or_begin)
+        await self.regrain(self._extra)
+        if self.identity.joined:
+            # For what it says when the settings have become those of another site or fleet.
+            invitation(self._table, None, self.identity)
+            self._live()
+        else:
+            self.spawn(self._join(await self._enroller()), "join")
 
     async def drain(self) -> None:
         """Start nothing more, let running jobs finish in time, say goodbye."""
+        if self._device is None:
+            return
         self._device.jobs.draining = True
         deadline = self._clock.monotonic() + self._table.drain_seconds
         while self._executions and not self._hurry and self._clock.monotonic() < deadline:
@@ -128,10 +115,10 @@ class Agent(Part):
 
     async def close(self) -> None:
         """Let the journal and the directory go."""
+        if self._device is not None:
+            await self._keep_identity()
         await self._journal.close()
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
+        self._folder.release()
 
     def hurry(self) -> None:
         """Do not wait for running jobs any longer."""
@@ -139,11 +126,106 @@ class Agent(Part):
 
     async def regrain(self, extra: Grains) -> None:
         """Look at the machine again and tell the station. Raises ``ConfigInvalid`` for grains no message can carry."""
-        grains = await asyncio.to_thread(local_grains, self._id)
-        checked = check_grains({**grains, **extra, "id": self._id})
+        grains = await asyncio.to_thread(local_grains, self.identity.name)
+        checked = check_grains({**grains, **extra, "id": self.identity.name})
+        self._extra = extra
         self._grains.clear()
         self._grains.update(checked)
-        self._device.regrain(self._grains)
+        if self._device is not None:
+            self._device.regrain(self._grains)
+
+    # --- joining -------------------------------------------------------------------------------------------------
+
+    async def _enroller(self) -> Enroller:
+        table = self._table
+        token = None if self.identity.joined else await asyncio.to_thread(find_token, table)
+        serial, model = await asyncio.to_thread(shown_machine, table)
+        return Enroller(
+            self.identity,
+            invitation(table, token, self.identity),
+            serial=serial,
+            model=model,
+            keep=self._write_identity,
+            tell=log.warning,
+            clock=self._clock,
+            counters=self.counters,
+        )
+
+    async def _join(self, enroller: Enroller) -> None:
+        log.info("joins as did=%s fingerprint=%s", self.identity.did, self.identity.fingerprint)
+        await enroller.join()
+        await asyncio.to_thread(forget_token, self._table)
+        await self.regrain(self._extra)
+        self._live()
+
+    async def _ask_again(self, link: MqttLink) -> None:
+        """Ask for another password, with the same identity, until we have one or the broker lets us in after all."""
+        enroller = await self._enroller()
+        async with asyncio.TaskGroup() as group:
+            asking = group.create_task(enroller.join(), name="agent/ask again")
+            while not asking.done() and not link.state.connected:
+                await asyncio.wait({asking}, timeout=TICK_SECONDS)
+            asking.cancel()
+        link.address = self._address()
+
+    # --- belonging to a site -------------------------------------------------------------------------------------
+
+    def _live(self) -> None:
+        """Be a device of the site that was joined."""
+        identity = self.identity
+        randomness = random.Random(os.urandom(16))
+        guard = self._guard = Guard(
+            identity,
+            marks=self._journal.marks(),
+            publish=self._publish,
+            clock=self._clock,
+            counters=self.counters,
+            randomness=randomness,
+        )
+        device = self._device = Device(
+            guard,
+            self._grains,
+            host=LocalHost(self._grains),
+            journal=self._journal,
+            spawn=self._spawn_execution,
+            clock=self._clock,
+            counters=self.counters,
+            randomness=randomness,
+        )
+        link = self._link = MqttLink(
+            self._address(),
+            identity.did,
+            subscriptions=device.subscriptions(),
+            on_message=device.receive,
+            on_connected=self._connected,
+            on_lost=device.lost,
+            count=self._count,
+            will=device.will,
+            incoming=INCOMING_MESSAGES,
+            name="broker",
+            clock=self._clock,
+        )
+        self.spawn(link.run(), "broker")
+        self.spawn(self._send_all(link), "send")
+        self.spawn(self._tick(device, guard, link), "tick")
+        self.spawn(self._watch_login(link), "login")
+        log.info(
+            "agent started id=%s site=%s did=%s version=%s", identity.name, identity.site, identity.did, __version__
+        )
+
+    def _address(self) -> BrokerAddress:
+        identity, wanted = self.identity, self._table.broker
+        tls = identity.tls_port if wanted.tls or identity.tls else 0
+        if wanted.tls and not tls:
+            log.warning("the broker of this site has no TLS: connected without")
+        return BrokerAddress(
+            wanted.host or identity.host,
+            tls or identity.port,
+            None,
+            identity.did,
+            identity.password,
+            identity.authority if tls else b"",
+        )
 
     def _spawn_execution(self, execution: Coroutine[Any, Any, None]) -> None:
         task = self.spawn(execution, "job")
@@ -158,56 +240,75 @@ class Agent(Part):
 
     def _count(self, name: str) -> None:
         if name == "mqtt_incoming_dropped":
-            self.counters.refused("incoming_full", f"more than {INCOMING_MESSAGES} messages wait", self._id)
+            self.counters.refused("incoming_full", f"more than {INCOMING_MESSAGES} messages wait", self.identity.name)
 
     async def _connected(self) -> None:
+        assert self._device is not None, "the link is made with the device"
         self._device.connected()
 
-    async def _send_all(self) -> None:
+    async def _send_all(self, link: MqttLink) -> None:
         while True:
             topic, payload = await self._outgoing.get()
             try:
-                await self._link.publish(topic, payload)
+                await link.publish(topic, payload)
             except NotConnected:
                 # What matters is in the journal and is sent again.
                 self.counters.dropped += 1
             finally:
                 self._outgoing.task_done()
 
-    async def _tick(self) -> None:
+    async def _tick(self, device: Device, guard: Guard, link: MqttLink) -> None:
         welcomed_at = self._clock.monotonic()
         while True:
             await asyncio.sleep(TICK_SECONDS)
             now = self._clock.monotonic()
-            self._device.tick(now)
-            if self._device.welcomed or not self._link.state.connected:
+            device.tick(now)
+            if device.welcomed or not link.state.connected:
                 welcomed_at = now
             elif now - welcomed_at >= UNWELCOME_SECONDS:
                 welcomed_at = now
                 log.warning(
-                    "the broker answers, and no gateway of this site does: is the name right? site=%s", self._table.site
+                    "the gateway does not answer site=%s"
+                    if guard.trusted
+                    else "the broker answers, and no gateway "
+                    "that this device can believe speaks there: see the refusals above site=%s",
+                    self.identity.site,
                 )
             await self._journal.flush()
+            if self.identity.floor.write_due(now):
+                self.identity.changed = True
+            await self._keep_identity()
 
-    def _take_folder(self) -> None:
+    async def _watch_login(self, link: MqttLink) -> None:
+        refused_at: float | None = None
+        while True:
+            await asyncio.sleep(TICK_SECONDS)
+            now = self._clock.monotonic()
+            if not link.state.login_refused:
+                refused_at = None
+            elif refused_at is None:
+                refused_at = now
+            elif now - refused_at >= LOGIN_REFUSED_SECONDS:
+                refused_at = None
+                log.warning("the broker does not let this device in: it asks the gateway for another password")
+                await self._ask_again(link)
+
+    async def _keep_identity(self) -> None:
+        """Write what changed. A disk that is full is tried again: all of it can be had again from the station."""
+        if not self.identity.changed:
+            return
         try:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._lock = os.open(self._folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ConfigInvalid(
-                "another agent runs with this state directory",
-                where="state_dir",
-                found=str(self._folder),
-                hint="stop the other agent, or give this one a directory of its own",
-            ) from None
+            await self._write_identity()
         except OSError as error:
-            raise ConfigInvalid(
-                f"the state directory cannot be used: {error.strerror or error}",
-                where="state_dir",
-                found=str(self._folder),
-                allowed="a directory this user may write",
-            ) from error
+            self.identity.changed = True
+            log.error("the identity cannot be written path=%s error=%s", self._file.path, error)
+
+    async def _write_identity(self) -> None:
+        identity = self.identity
+        identity.changed = False
+        content = identity.to_bytes()
+        identity.floor.written(self._clock.monotonic())
+        await asyncio.to_thread(self._file.save, content)
 
 
 def check_grains(grains: Grains) -> Grains:
@@ -263,14 +364,10 @@ async def _reload_when_asked(agent: Agent, reload: Callable[[], AgentSettings], 
 
 def main(config_path: Path) -> int:
     """Run the agent of a settings file until it is stopped; its exit status. Raises ``ConfigInvalid``."""
-
-    def load() -> AgentSettings:
-        return settings.load(AgentSettings, config_path)
-
-    table = load()
+    table = load(config_path)
     logging.basicConfig(stream=sys.stderr, level=table.log_level.upper(), format=LOG_FORMAT)
     try:
-        asyncio.run(run(table, load))
+        asyncio.run(run(table, lambda: load(config_path)))
     except BaseExceptionGroup as crashed:
         for error in leaves(crashed):
             if isinstance(error, ConfigInvalid):

@@ -2,40 +2,63 @@
 
 from __future__ import annotations
 
-import re
-import socket
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from device_agent.errors import ConfigInvalid
-from device_agent.protocol.messages import DEVICE_ID_PATTERN, DeviceId, SiteId
+from device_agent import settings
+from device_agent.places import AGENT_CONFIG
+from device_agent.protocol.messages import SiteId
 
 DRAIN_MAX_SECONDS = 20.0
 """What the unit's stop timeout leaves room for."""
+
+ROOT_PATTERN = r"^[0-9a-f]{32}$(?!\n)"
+
+Root = Annotated[str, Meta(pattern=ROOT_PATTERN)]
+Host = Annotated[str, Meta(min_length=1, max_length=255)]
+Port = Annotated[int, Meta(ge=1, le=65535)]
+Word = Annotated[str, Meta(min_length=1, max_length=64)]
 
 
 class BrokerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The site's MQTT broker, as this device reaches it."""
 
     host: Annotated[
-        str, Meta(min_length=1, max_length=255, description="address of the broker", examples=["192.0.2.10"])
-    ] = "127.0.0.1"
-    port: Annotated[int, Meta(ge=1, le=65535, description="port of the broker")] = 1884
-    unix_socket: Annotated[str | None, Meta(description="a broker's unix socket, instead of host and port")] = None
-    username: Annotated[str | None, Meta(description="user of this device at the broker")] = None
-    password: Annotated[str | None, Meta(description="its password")] = None
+        Host | None, Meta(description="address of the broker; default: the one in the token", examples=["192.0.2.10"])
+    ] = None
+    port: Annotated[
+        Port | None, Meta(description="port at which devices join; default: the one in the token", examples=[1883])
+    ] = None
+    tls: Annotated[bool, Meta(description="use TLS where the broker has it, with the authority named at joining")] = (
+        False
+    )
 
 
 class AgentSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything an agent can be told."""
 
-    site: Annotated[SiteId, Meta(description="the site this device belongs to", examples=["lisbon"])]
-    id: Annotated[
-        DeviceId | None, Meta(description="this device's id; default: the machine's host name", examples=["cam-007"])
+    site: Annotated[
+        SiteId | None,
+        Meta(description="the site this device belongs to; default: the one in the token", examples=["lisbon"]),
     ] = None
     broker: BrokerSettings = BrokerSettings()
-    state_dir: Annotated[str, Meta(min_length=1, description="where the agent remembers its jobs")] = (
+    token_file: Annotated[
+        str | None, Meta(description="file with the token to join with; default: token in state_dir, if it is there")
+    ] = None
+    root: Annotated[
+        Root | None,
+        Meta(description="fingerprint of the fleet's root keys, for a device that joins without a token"),
+    ] = None
+    trust_on_first_use: Annotated[
+        bool, Meta(description="without token and root: believe whoever answers first; for a network you trust")
+    ] = False
+    serial: Annotated[
+        Word | None, Meta(description="serial number shown when it joins; default: the machine's own, or its host name")
+    ] = None
+    model: Annotated[Word | None, Meta(description="model shown when it joins; default: the machine's own")] = None
+    state_dir: Annotated[str, Meta(min_length=1, description="where the agent keeps its keys and its jobs")] = (
         "/var/lib/outstation-agent"
     )
     grains: Annotated[
@@ -51,15 +74,12 @@ class AgentSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Literal["debug", "info", "warning", "error"], Meta(description="least severe message that is logged")
     ] = "info"
 
-    def device_id(self) -> str:
-        """The id in force. Raises ``ConfigInvalid`` when the host name cannot be one."""
-        name = self.id if self.id is not None else socket.gethostname()
-        if re.match(DEVICE_ID_PATTERN, name) is None:
-            raise ConfigInvalid(
-                "this machine's host name cannot be a device's id",
-                where="id",
-                found=repr(name),
-                allowed="1 to 128 of letters, digits and _ . : @ - (not first: . : @ -)",
-                hint="set id: in the settings",
-            )
-        return name
+
+def load(path: Path) -> AgentSettings:
+    """The settings in a file. Only the usual file may be missing: a token has all that a device needs.
+
+    Raises ``ConfigInvalid``.
+    """
+    if path == AGENT_CONFIG and not path.exists():
+        return AgentSettings()
+    return settings.load(AgentSettings, path)

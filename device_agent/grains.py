@@ -19,6 +19,13 @@ INTERFACES_NAMED = 64
 SIOCGIFADDR = 0x8915
 """The Linux request for an interface's IPv4 address, netdevice(7)."""
 
+WORD_CHARACTERS = 64
+UNWRITTEN = frozenset(
+    {"", "0", "0123456789", "123456789", "default string", "none", "not specified", "system serial number"}
+    | {"system product name", "to be filled by o.e.m."}
+)
+"""What makers leave in place of a serial number or a model, in lower case."""
+
 OS_NAMES = {
     "alpine": "Alpine",
     "arch": "Arch",
@@ -59,6 +66,23 @@ def local_grains(host_id: str, root: Path = Path("/")) -> dict[str, Any]:
     for part in (_system, _memory, _machine, _addresses):
         grains |= part(root)
     return grains
+
+
+def machine_serial(root: Path = Path("/")) -> str:
+    """The serial number of this machine as its maker wrote it, or its host name where there is none."""
+    return _printed(root, "serial-number", "product_serial") or socket.gethostname()[:WORD_CHARACTERS]
+
+
+def machine_model(root: Path = Path("/")) -> str:
+    """The model of this machine as its maker wrote it; empty where there is none."""
+    return _printed(root, "model", "product_name")
+
+
+def _printed(root: Path, node: str, attribute: str) -> str:
+    """What the maker wrote: in the device tree of a board, or in the DMI table of a PC, sysfs(5)."""
+    text = _read(root / "proc/device-tree" / node, root / "sys/class/dmi/id" / attribute)
+    word = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
+    return "" if word.lower() in UNWRITTEN else word[:WORD_CHARACTERS]
 
 
 def _system(root: Path) -> dict[str, Any]:

@@ -10,18 +10,19 @@ from typing import Any
 from device_agent import loader
 from device_agent.clock import Clock
 from device_agent.counters import Counters
-from device_agent.errors import UsageInvalid
+from device_agent.errors import Refused, UsageInvalid
+from device_agent.heard import Delivery
 from device_agent.host import Host
 from device_agent.outbox import Journal, JournalUnavailable, Place
 from device_agent.protocol import limits
 from device_agent.protocol.messages import (
-    Deliver,
     DeviceOutcome,
+    EpochWanted,
     Grains,
     Job,
+    Reseal,
     Return,
     Running,
-    decode_job,
     encode,
 )
 from device_agent.protocol.targeting import compile_target
@@ -33,8 +34,11 @@ ANNOUNCE_SECONDS = 0.5
 EXECUTIONS_COUNTED = 4096
 NOT_RUN_RETCODE = 1
 
-Send = Callable[[str, bytes], None]
-"""Hands over a message of a kind (the last level of its topic)."""
+SEALED_AGAIN = frozenset({"stale_epoch", "unknown_epoch", "stale_seq"})
+"""Refusals that say nothing of the job: sealed anew it may run, so it has no outcome yet."""
+
+Send = Callable[[bytes], None]
+"""Hands over an encoded message to the station."""
 
 Spawn = Callable[[Coroutine[Any, Any, None]], object]
 
@@ -42,10 +46,12 @@ Spawn = Callable[[Coroutine[Any, Any, None]], object]
 class _Held:
     """A job that is here and not finished."""
 
-    __slots__ = ("announced", "deadline", "job", "running", "taken")
+    __slots__ = ("announced", "deadline", "job", "kid", "running", "seq", "taken")
 
-    def __init__(self, job: Job, taken: float, deadline: float) -> None:
+    def __init__(self, job: Job, delivery: Delivery, taken: float, deadline: float) -> None:
         self.job = job
+        self.kid = delivery.kid
+        self.seq = delivery.seq
         self.taken = taken
         self.deadline = deadline
         self.running = False
@@ -60,7 +66,6 @@ class Jobs:
         "_counters",
         "_held",
         "_host",
-        "_id",
         "_journal",
         "_resend",
         "_running",
@@ -72,7 +77,6 @@ class Jobs:
 
     def __init__(
         self,
-        device: str,
         *,
         host: Host,
         journal: Journal,
@@ -83,7 +87,6 @@ class Jobs:
     ) -> None:
         self.draining = False
         self.executions: dict[str, int] = {}
-        self._id = device
         self._host = host
         self._journal = journal
         self._send = send
@@ -111,37 +114,50 @@ class Jobs:
         """Returns that were on their way when the connection or the station went are due again now."""
         self._resend = dict.fromkeys(self._journal.unconfirmed(), (now, RETURN_AGAIN_SECONDS))
 
-    def deliver(self, message: Deliver, grains: Grains) -> None:
-        """A job arrived. Raises ``Refused`` when it is none."""
+    def deliver(self, delivery: Delivery, name: str, grains: Grains) -> None:
+        """A job arrived whose signature holds; ``name`` is the device's own. Whether it is new is asked first."""
         if self.draining:
             return
-        job = decode_job(message.job)
-        jid = sys.intern(job.jid)
+        jid = sys.intern(delivery.jid)
         if jid in self._held or self._journal.find(jid) is not None:
-            self._repeat(jid, job.fun)
+            self._repeat(jid)
             return
         if self._journal.full:
-            self._answer(jid, job.fun, "refused", "busy: too many returns wait for the station's confirmation")
-            return
-        if message.remaining <= 0:
-            self._answer(jid, job.fun, "expired", "the deadline had passed when the job arrived")
+            self._answer(jid, "", "refused", "busy: too many returns wait for the station's confirmation")
             return
         try:
-            meant = compile_target(job.tgt, job.tgt_type).matches(self._id, grains)
+            meant = compile_target(delivery.tgt, delivery.tgt_type).matches(name, grains)
         except UsageInvalid as error:
-            self._answer(jid, job.fun, "refused", f"target_invalid: {error.what}")
+            self._answer(jid, "", "refused", f"target_invalid: {error.what}")
             return
         if not meant:
-            why = f"not_targeted: {job.tgt_type} {job.tgt[:200]!r} does not name {self._id}"
-            self._answer(jid, job.fun, "refused", why)
-        elif len(self._held) - self._running >= limits.DEVICE_QUEUE:
+            why = f"not_targeted: {delivery.tgt_type} {delivery.tgt[:200]!r} does not name {name}"
+            self._answer(jid, "", "refused", why)
+            return
+        try:
+            job, remaining = delivery.open()
+        except Refused as refused:
+            self._refuse(jid, refused)
+            return
+        if len(self._held) - self._running >= limits.DEVICE_QUEUE:
             self._answer(jid, job.fun, "refused", f"busy: {limits.DEVICE_QUEUE} jobs wait already")
         else:
             now = self._clock.monotonic()
-            self._held[jid] = _Held(job, now, now + message.remaining)
+            self._held[jid] = _Held(job, delivery, now, now + remaining)
             self._start_next()
 
-    def _repeat(self, jid: str, fun: str) -> None:
+    def _refuse(self, jid: str, refused: Refused) -> None:
+        self._counters.refused(refused.reason, refused.detail)
+        if refused.reason in SEALED_AGAIN:
+            if refused.reason == "unknown_epoch":
+                self._send(encode(EpochWanted()))
+            self._send(encode(Reseal(jid, refused.reason)))
+        elif refused.reason == "expired":
+            self._answer(jid, "", "expired", refused.detail)
+        else:
+            self._answer(jid, "", "refused", str(refused))
+
+    def _repeat(self, jid: str) -> None:
         self._counters.repeats += 1
         if jid in self._held:
             self._announce(jid)
@@ -150,21 +166,21 @@ class Jobs:
         if entry is None or entry.place is Place.STARTED:
             return
         if entry.place is Place.DONE:
-            self._send("ret", entry.body)
+            self._send(entry.body)
             return
         forgotten = Return(
             jid=jid,
-            fun=fun,
+            fun="",
             outcome="refused",
             retcode=NOT_RUN_RETCODE,
             why="journal_forgot: a job this old is not run, since it may have run already",
             executions=self.executions.get(jid, 0),
         )
-        self._send("ret", encode(forgotten))
+        self._send(encode(forgotten))
 
     def _announce(self, jid: str) -> None:
         self._held[jid].announced = True
-        self._send("running", encode(Running(jid)))
+        self._send(encode(Running(jid)))
 
     def cancel(self, jid: str, *, named: bool) -> None:
         """Do not start a job. Without ``named`` it was said to everybody: one that is not known here is no news."""
@@ -175,7 +191,7 @@ class Jobs:
             del self._held[jid]
             self._answer(jid, held.job.fun, "cancelled", "cancelled before it started")
         elif self._journal.find(jid) is not None:
-            self._repeat(jid, "")
+            self._repeat(jid)
         elif named:
             self._answer(jid, "", "cancelled", "cancelled before it arrived")
 
@@ -206,7 +222,7 @@ class Jobs:
             if self._journal.find(jid) is not None:
                 return
             try:
-                await self._journal.started(jid, job.fun)
+                await self._journal.started(jid, job.fun, held.kid, held.seq)
             except JournalUnavailable as error:
                 self._answer(jid, job.fun, "refused", f"journal_unavailable: {error.what}")
                 return
@@ -264,14 +280,14 @@ class Jobs:
         body = encode(answer)
         if self._journal.full:
             self._journal.forgotten(jid)
-            self._send("ret", body)
+            self._send(body)
             return
         self._journal.answered(jid, body)
         self._send_return(jid, body)
 
     def _send_return(self, jid: str, body: bytes) -> None:
         self._resend[jid] = (self._clock.monotonic() + RETURN_AGAIN_SECONDS, RETURN_AGAIN_SECONDS)
-        self._send("ret", body)
+        self._send(body)
 
     def _send_returns_due(self, now: float) -> None:
         due = [jid for jid, (when, _) in self._resend.items() if when <= now]
@@ -282,4 +298,4 @@ class Jobs:
                 continue
             wait = self._resend[jid][1]
             self._resend[jid] = (now + wait, min(wait * 2, RETURN_AGAIN_CEILING_SECONDS))
-            self._send("ret", entry.body)
+            self._send(entry.body)

@@ -101,11 +101,19 @@ class FileJournal:
         """Too many returns wait for confirmation to take another job."""
         return self._memory.full
 
-    async def started(self, jid: str, fun: str) -> None:
-        """Remember that a job starts; it is on disk when this returns. Raises ``JournalUnavailable``."""
+    def marks(self) -> dict[bytes, int]:
+        """By the kid of each signer, the highest number of its jobs that ever started here."""
+        return self._memory.marks()
+
+    async def started(self, jid: str, fun: str, kid: bytes, seq: int) -> None:
+        """Remember that a job starts, and its signer's number for it; both are on disk when this returns.
+
+        Raises ``JournalUnavailable``.
+        """
+        self._memory.mark(kid, seq)
         self._memory.start(jid, fun)
         try:
-            await self._write(_framed(Record("started", jid, fun)))
+            await self._write(_framed(Record("started", jid, fun, b"", kid, seq)))
         except OSError as error:
             self._memory.unstart(jid)
             self.write_failures += 1

@@ -20,7 +20,7 @@ PACKET_BYTES = limits.MESSAGE_BYTES + 1024
 UNSENT_BYTES = 1024 * 1024
 """Bytes waiting for the socket beyond which messages are dropped; what matters is sent again."""
 
-CONNECT_SECONDS = 20.0
+CLOSED_HERE = "closed here"
 
 PINGREQ = b"\xc0\x00"
 DISCONNECT = b"\xe0\x00"
@@ -271,7 +271,7 @@ class LeanConnection(asyncio.Protocol):
     def close(self) -> None:
         """Disconnect cleanly: the broker drops the will (3.14.4)."""
         if self._transport is not None:
-            self._reason = "closed here"
+            self._reason = CLOSED_HERE
             self._transport.write(DISCONNECT)
             self._transport.close()
 

@@ -12,12 +12,15 @@ import contextlib
 import logging
 import math
 import socket
+import ssl
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
 import aiomqtt
+from aiomqtt.exceptions import MqttConnectError
 
+from device_agent.authority import AuthorityUnknown, context_for
 from device_agent.backoff import Backoff
 from device_agent.clock import Clock
 from device_agent.errors import OutstationError
@@ -42,6 +45,9 @@ MESSAGES_PER_TURN = 64
 """Messages handled before other tasks get a turn."""
 
 _SUBSCRIPTION_REFUSED = 0x80
+_LOGIN_REFUSED = frozenset({4, 5, 134, 135})
+"""Bad user name or password, not authorised: as MQTT 3.1.1 numbers them, and as MQTT 5 does."""
+
 _NO_DELAY = (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 OnMessage = Callable[[str, bytes], Awaitable[None] | None]
@@ -56,13 +62,17 @@ class NotConnected(OutstationError):
 
 @dataclass(frozen=True, slots=True)
 class BrokerAddress:
-    """Where a broker is and who we are to it. With ``unix_socket``, host and port are not used."""
+    """Where a broker is and who we are to it. With ``unix_socket``, host and port are not used.
+
+    ``authority`` is the SHA-256 of whoever vouches for it; with it we speak TLS.
+    """
 
     host: str = "127.0.0.1"
     port: int = 1883
     unix_socket: str | None = None
     username: str | None = None
     password: str | None = None
+    authority: bytes = b""
 
     def __str__(self) -> str:
         """For logs and errors; without the password."""
@@ -71,13 +81,17 @@ class BrokerAddress:
 
 @dataclass(frozen=True, slots=True)
 class LinkState:
-    """How the connection is. Times are wall seconds; ``next_attempt`` is None while connected or connecting."""
+    """How the connection is. Times are wall seconds; ``next_attempt`` is None while connected or connecting.
+
+    ``login_refused`` says that the last attempt reached the broker, which did not let us in.
+    """
 
     connected: bool
     since: float
     last_error: str | None = None
     next_attempt: float | None = None
     attempts: int = 0
+    login_refused: bool = False
 
 
 class MqttLink:
@@ -119,6 +133,8 @@ class MqttLink:
         self._clock = clock or Clock()
         self._client: _Client | None = None
         self._window = asyncio.Semaphore(PUBLISHES_UNDER_WAY)
+        self._tls: tuple[BrokerAddress, ssl.SSLContext] | None = None
+        self._login_refused = False
         self.state = LinkState(connected=False, since=self._clock.wall())
 
     async def run(self) -> None:
@@ -133,15 +149,18 @@ class MqttLink:
             self._note_failure(error, wait)
             await asyncio.sleep(wait)
 
-    async def publish(self, topic: str, payload: bytes) -> None:
-        """Hand a message to the broker at QoS 0; that is no proof that anyone has it. Raises ``NotConnected``."""
+    async def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
+        """Hand a message to the broker at QoS 0; that is no proof that anyone has it. Raises ``NotConnected``.
+
+        ``retain``: the broker keeps it for whoever subscribes later.
+        """
         async with self._window:
             client = self._client
             if client is None:
                 raise NotConnected(f"not connected to the broker at {self.address}", found=self.state.last_error)
             try:
                 async with asyncio.timeout(PUBLISH_SECONDS):
-                    await client.publish(topic, payload, qos=0)
+                    await client.publish(topic, payload, qos=0, retain=retain)
             except TimeoutError:
                 raise NotConnected(f"the broker at {self.address} took no message in {PUBLISH_SECONDS:g} s") from None
             except aiomqtt.MqttError as error:
@@ -159,11 +178,17 @@ class MqttLink:
 
     async def _connect_and_serve(self) -> str:
         """One connection from its start to its loss; returns why it was lost."""
-        client = self._new_client()
+        self._login_refused = False
+        try:
+            tls = await self._tls_context()
+        except (OSError, AuthorityUnknown) as error:
+            return str(error) or f"no answer in {CONNECT_SECONDS:g} s"
+        client = self._new_client(tls)
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 await client.__aenter__()
         except (aiomqtt.MqttError, OSError) as error:
+            self._login_refused = isinstance(error, MqttConnectError) and _code(error.rc) in _LOGIN_REFUSED
             client.drop()
             return str(error) or f"no answer in {CONNECT_SECONDS:g} s"
         except BaseException:
@@ -194,6 +219,16 @@ class MqttLink:
                 self.state = replace(self.state, connected=False, since=self._clock.wall())
                 self._count("mqtt_losses")
                 self._on_lost()
+
+    async def _tls_context(self) -> ssl.SSLContext | None:
+        """What to connect with where the broker speaks TLS; looked up once for each address."""
+        address = self.address
+        if not address.authority:
+            return None
+        if self._tls is None or self._tls[0] != address:
+            context = await asyncio.to_thread(context_for, address.host, address.port, address.authority)
+            self._tls = (address, context)
+        return self._tls[1]
 
     async def _subscribe(self, client: _Client) -> None:
         if not self._subscriptions:
@@ -230,6 +265,7 @@ class MqttLink:
             last_error=error,
             next_attempt=self._clock.wall() + wait,
             attempts=self.state.attempts + 1,
+            login_refused=self._login_refused,
         )
         log.warning(
             "not connected link=%s broker=%s error=%r attempts=%d next_attempt_seconds=%.1f",
@@ -240,7 +276,7 @@ class MqttLink:
             wait,
         )
 
-    def _new_client(self) -> _Client:
+    def _new_client(self, tls: ssl.SSLContext | None) -> _Client:
         address = self.address
         will = self._will() if self._will is not None else None
         return _Client(
@@ -260,7 +296,13 @@ class MqttLink:
             max_queued_incoming_messages=self._incoming,
             queue_type=_counting_queue(self._count),
             socket_options=() if address.unix_socket else (_NO_DELAY,),
+            tls_context=tls,
         )
+
+
+def _code(code: object) -> object:
+    """A return code of the broker as a number."""
+    return getattr(code, "value", code)
 
 
 def _counting_queue(count: Callable[[str], None]) -> type[asyncio.Queue[aiomqtt.Message]]:

@@ -14,6 +14,9 @@ from msgspec import Struct
 from device_agent.errors import OutstationError
 from device_agent.protocol import limits
 
+MARKS_KEPT = 64
+"""Signers whose highest job number is kept; no more are ever believed."""
+
 JIDS_REMEMBERED = 4096
 """Jobs whose result is gone but whose jid is still known; older ones are refused by age."""
 
@@ -57,12 +60,18 @@ class Journal(Protocol):
     def unconfirmed(self) -> list[str]:
         """The jids whose return no station has confirmed, in the order they were done."""
 
+    def marks(self) -> dict[bytes, int]:
+        """By the kid of each signer, the highest number of its jobs that ever started here."""
+
     @property
     def full(self) -> bool:
         """Too many returns wait for confirmation to take another job."""
 
-    async def started(self, jid: str, fun: str) -> None:
-        """Remember that a job starts; it is on disk when this returns. Raises ``JournalUnavailable``."""
+    async def started(self, jid: str, fun: str, kid: bytes, seq: int) -> None:
+        """Remember that a job starts, and its signer's number for it; both are on disk when this returns.
+
+        Raises ``JournalUnavailable``.
+        """
 
     async def done(self, jid: str, body: bytes) -> None:
         """Remember what a job that ran returned. On disk when this returns, or kept in memory and tried again."""
@@ -78,12 +87,17 @@ class Journal(Protocol):
 
 
 class Record(Struct, array_like=True, frozen=True):
-    """One line of the file. ``forgotten`` with the newest jid of all that are refused by age is the horizon."""
+    """One line of the file. ``horizon`` has the newest jid of all that are refused by age.
 
-    kind: Literal["started", "done", "confirmed", "forgotten", "horizon"]
+    ``mark`` says no more than a signer's highest number, which ``started`` says beside its job.
+    """
+
+    kind: Literal["started", "done", "confirmed", "forgotten", "horizon", "mark"]
     jid: str
     fun: str = ""
     body: bytes = b""
+    kid: bytes = b""
+    seq: int = 0
 
 
 class Memory:
@@ -94,6 +108,7 @@ class Memory:
         "_jids",
         "_kept",
         "_kept_bytes",
+        "_marks",
         "_open",
         "_open_bytes",
         "_results",
@@ -110,6 +125,7 @@ class Memory:
         self._kept: dict[str, bytes] = {}
         self._kept_bytes = 0
         self._forgotten: set[str] = set()
+        self._marks: dict[bytes, int] = {}
         self.horizon = ""
 
     def find(self, jid: str) -> Entry | None:
@@ -126,6 +142,15 @@ class Memory:
     def unconfirmed(self) -> list[str]:
         """The jids whose return no station has confirmed, in the order they were done."""
         return list(self._open)
+
+    def marks(self) -> dict[bytes, int]:
+        """By the kid of each signer, the highest number of its jobs that ever started here."""
+        return dict(self._marks)
+
+    def mark(self, kid: bytes, seq: int) -> None:
+        """A signer's job with this number starts; a mark never sinks, not even when the start fails."""
+        if kid and (kid in self._marks or len(self._marks) < MARKS_KEPT):
+            self._marks[kid] = max(self._marks.get(kid, -1), seq)
 
     @property
     def full(self) -> bool:
@@ -185,6 +210,7 @@ class Memory:
         """One line of a file; repeating one changes nothing."""
         match record.kind:
             case "started":
+                self.mark(record.kid, record.seq)
                 self.start(record.jid, record.fun)
             case "done":
                 self.finish(record.jid, record.body)
@@ -194,9 +220,13 @@ class Memory:
                 self.forget(record.jid)
             case "horizon":
                 self.horizon = max(self.horizon, record.jid)
+            case "mark":
+                self.mark(record.kid, record.seq)
 
     def records(self) -> Iterator[Record]:
         """The shortest file with this state."""
+        for kid, seq in self._marks.items():
+            yield Record("mark", "", kid=kid, seq=seq)
         if self.horizon:
             yield Record("horizon", self.horizon)
         for jid in sorted(self._forgotten):
@@ -215,8 +245,9 @@ class MemoryJournal(Memory):
 
     __slots__ = ()
 
-    async def started(self, jid: str, fun: str) -> None:
-        """Remember that a job starts."""
+    async def started(self, jid: str, fun: str, kid: bytes, seq: int) -> None:
+        """Remember that a job starts, and its signer's number for it."""
+        self.mark(kid, seq)
         self.start(jid, fun)
 
     async def done(self, jid: str, body: bytes) -> None:

@@ -10,6 +10,8 @@ from device_agent.protocol.messages import SiteId
 from upstream.curve import is_key
 
 Z85_KEY_PATTERN = r"^[0-9a-zA-Z.\-:+=^!/*?&<>()\[\]{}@%$#]{40}$(?!\n)"
+HIGHEST_PORT = 65535
+LISTEN_PATTERN = r"^[^\s/]+:[0-9]{1,5}$(?!\n)"
 TCP_PATTERN = r"^tcp://[^\s/]+:[0-9*]{1,5}$(?!\n)"
 
 
@@ -62,10 +64,49 @@ class BrokerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             "embedded: a broker inside this process, for a machine without mosquitto, up to 200 devices"
         ),
     ] = "managed"
-    host: Annotated[str, Meta(min_length=1, max_length=255, description="address of the broker")] = "127.0.0.1"
-    port: Annotated[int, Meta(ge=1, le=65535, description="port of the broker")] = 1884
+    host: Annotated[
+        Annotated[str, Meta(min_length=1, max_length=255)] | None,
+        Meta(
+            description="managed: where it listens, default 0.0.0.0, every IPv4 address of this machine; "
+            "external: where it is, default 127.0.0.1; embedded: 127.0.0.1 and nothing else"
+        ),
+    ] = None
+    port: Annotated[int, Meta(ge=1, le=65535, description="port of the broker for accepted devices")] = 1884
+    enroll_port: Annotated[
+        Annotated[int, Meta(ge=1, le=65535)] | None,
+        Meta(description="port of the broker for devices that ask to join; default: port + 1"),
+    ] = None
+    tls_port: Annotated[
+        Annotated[int, Meta(ge=1, le=65535)] | None,
+        Meta(description="port of the broker for accepted devices over TLS, beside port; default: none"),
+    ] = None
     username: Annotated[str | None, Meta(description="external only: user of this station at the broker")] = None
     password: Annotated[str | None, Meta(description="external only: its password")] = None
+    rules_dir: Annotated[
+        str | None,
+        Meta(
+            description="external only: folder to write the broker's users and rules to; default: broker in state_dir"
+        ),
+    ] = None
+    pid_file: Annotated[
+        str | None,
+        Meta(description="external only: file with the broker's process id, to tell it of changed rules"),
+    ] = None
+
+    def __post_init__(self) -> None:
+        """Each door needs a port of its own."""
+        if self.mode == "embedded" and self.tls_port is not None:
+            raise ValueError("tls_port is for the other modes: the embedded broker has no TLS")
+        if self.enroll_port is None and self.port == HIGHEST_PORT:
+            raise ValueError(f"enroll_port is needed beside port {self.port}: there is no port above it")
+        ports = [port for port in (self.port, self.enrollment_port, self.tls_port) if port is not None]
+        if len(set(ports)) < len(ports):
+            raise ValueError(f"port, enroll_port and tls_port must differ, these are {', '.join(map(str, ports))}")
+
+    @property
+    def enrollment_port(self) -> int:
+        """Where devices ask to join."""
+        return self.enroll_port if self.enroll_port is not None else self.port + 1
 
 
 class JobsSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -74,6 +115,34 @@ class JobsSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     keep_hours: Annotated[
         float, Meta(ge=1, le=24 * 365, description="hours a closed job is kept, as Salt's keep_jobs")
     ] = 24.0
+
+
+class ApiSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where the API listens beside its socket, for operators with tokens."""
+
+    listen: Annotated[
+        str,
+        Meta(
+            pattern=LISTEN_PATTERN,
+            description="address and port; without a certificate only a loopback address is taken",
+            examples=["0.0.0.0:4512"],
+        ),
+    ]
+    certificate: Annotated[str | None, Meta(description="PEM file with the TLS certificate and its chain")] = None
+    key: Annotated[str | None, Meta(description="PEM file with the certificate's key, without a password")] = None
+
+    def __post_init__(self) -> None:
+        """One of the two is of no use."""
+        if (self.certificate is None) != (self.key is None):
+            raise ValueError("certificate and key go together, one of them is missing")
+
+
+class AuditSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The audit kept on this station."""
+
+    keep_days: Annotated[
+        float, Meta(ge=1, le=3660, description="days that is kept who did what, on which device, with what outcome")
+    ] = 400.0
 
 
 class StationSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -94,3 +163,12 @@ class StationSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     sites: SitesSettings | None = None
     broker: BrokerSettings | None = None
     jobs: JobsSettings = JobsSettings()
+    policy: Annotated[
+        str | None,
+        Meta(
+            description="file that says who may do what; default: root and this user everything, others look only",
+            examples=["/etc/outstation/policy.yaml"],
+        ),
+    ] = None
+    api: ApiSettings | None = None
+    audit: AuditSettings = AuditSettings()

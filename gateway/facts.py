@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from device_agent import __version__
+from gateway.devices.authority import Authority
 from gateway.devices.registry import Registry
 from gateway.devices.site_keys import SiteKeys
 from gateway.devices.sites import SiteBook
@@ -32,6 +33,7 @@ class StationFacts:
         name: str,
         state_dir: str,
         keys: CurveKeys,
+        authority: Authority,
         started: float,
         registry: Registry,
         site_keys: SiteKeys,
@@ -44,6 +46,7 @@ class StationFacts:
         self._name = name
         self._state_dir = state_dir
         self._keys = keys
+        self._authority = authority
         self._started = started
         self._registry = registry
         self._enrollment = site_keys
@@ -70,6 +73,7 @@ class StationFacts:
             "started": self._started,
             "public_key": self._keys.public,
             "fingerprint": fingerprint(self._keys.public),
+            "joined": self._authority.joined,
             "uplink": self.uplink.status() if self.uplink is not None else None,
             "broker": broker,
             "listen": self.sites_address,

@@ -24,6 +24,7 @@ from typing import Any, Self
 
 from device_agent.errors import NotRunning, StationFailed
 from gateway.cli.client import StationClient
+from gateway.cli.key_client import KeyClient
 
 READY_SECONDS = 30.0
 STOP_SECONDS = 20.0
@@ -66,51 +67,42 @@ class Rehearsal:
                 os.waitpid(pid, 0)
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def start_master(self, name: str) -> StationClient:
-        """Start a master on a port the kernel chooses; returns when it answers."""
-        settings = {
-            "name": name,
-            "state_dir": str(self.folder / name),
-            "socket": str(self.socket_of(name)),
-            "sites": {"listen": "tcp://127.0.0.1:*"},
-        }
-        self.start(name, ["master", "run", "--config", self._write(name, settings)])
+    def master_settings(self, name: str, port: int) -> str:
+        """Write a master's settings; the file."""
+        return self._write(name, {**self._places(name), "sites": {"listen": f"tcp://127.0.0.1:{port}"}})
+
+    def gateway_settings(self, name: str, broker: Mapping[str, Any], **given: Any) -> str:
+        """Write a gateway's settings; the file."""
+        return self._write(name, {**self._places(name), "broker": dict(broker), **given})
+
+    def run_station(self, name: str, role: str) -> StationClient:
+        """Start a station with the settings it has; returns when it answers."""
+        self.start(name, [role, "run", "--config", str(self.folder / f"{name}.yaml")])
         return self._answering(name)
 
-    def start_gateway(self, name: str, master: StationClient, broker: Mapping[str, Any]) -> StationClient:
-        """Start a gateway below a master; returns when it answers, which is before its key is accepted."""
-        station = master.station()
-        settings = {
-            "name": name,
-            "state_dir": str(self.folder / name),
-            "socket": str(self.socket_of(name)),
-            "masters": [{"address": station.listen, "key": station.public_key}],
-            "broker": dict(broker),
-        }
-        self._write(name, settings)
-        return self.restart_gateway(name)
+    def _places(self, name: str) -> dict[str, Any]:
+        return {"name": name, "state_dir": str(self.folder / name), "socket": str(self.socket_of(name))}
 
-    def restart_gateway(self, name: str) -> StationClient:
-        """Start a gateway again with the settings it had."""
-        self.start(name, ["gateway", "run", "--config", str(self.folder / f"{name}.yaml")])
-        return self._answering(name)
-
-    def start_agent(self, name: str, site: str, port: int, grains: Mapping[str, Any]) -> Child:
-        """Start a real agent as a process of its own."""
-        settings = {
-            "id": name,
-            "site": site,
-            "broker": {"port": port},
+    def start_agent(
+        self, name: str, grains: Mapping[str, Any], token: str | None, given: Mapping[str, Any] | None = None
+    ) -> Child:
+        """Start a real agent as a process of its own, with a token, or with what it is given instead."""
+        settings: dict[str, Any] = {
+            "serial": name,
             "state_dir": str(self.folder / name),
             "grains": dict(grains),
+            **(given or {}),
         }
+        if token is not None:
+            file = self.folder / f"{name}.token"
+            file.write_text(token, encoding="ascii")
+            settings["token_file"] = str(file)
         return self.start(name, ["agent", "run", "--config", self._write(name, settings)])
 
-    def start_swarm(self, devices: int, site: str, port: int) -> Child:
-        """Start many agents in one process; its report is ``swarm.json`` in the folder."""
+    def start_swarm(self, devices: int, token: str) -> Child:
+        """Start many agents in one process, with one token; its report is ``swarm.json`` in the folder."""
         report = str(self.folder / "swarm.json")
-        words = ["swarm", "--devices", str(devices), "--site", site, "--port", str(port), "--report", report]
-        return self.start("swarm", words)
+        return self.start("swarm", ["swarm", "--devices", str(devices), "--token", token, "--report", report])
 
     def start(self, name: str, words: Sequence[str]) -> Child:
         """Start ``outstation`` with these words, or another program when the first word is a path."""
@@ -174,6 +166,13 @@ class Rehearsal:
         return "\n".join(f"--- {child.name}\n{child.log_tail()}" for child in self.children.values())
 
 
+def join_token(gateway: StationClient, *, uses: int, name: str = "") -> str:
+    """A token with which devices join a gateway's site, over loopback."""
+    broker = gateway.station().broker or {}
+    wish = {"uses": uses, "name": name, "address": f"127.0.0.1:{broker['enroll_port']}"}
+    return KeyClient(gateway).new_tokens(wish)[0].text
+
+
 def program() -> list[str]:
     """The command that runs ``outstation`` with this interpreter."""
     return [sys.executable, "-m", "gateway.cli.main"]
@@ -187,6 +186,15 @@ def _own_children(folder: str) -> list[int]:
             children = listing.read_text(encoding="ascii").split()
             found += [int(pid) for pid in children if folder.encode() in Path(f"/proc/{pid}/cmdline").read_bytes()]
     return found
+
+
+def free_ports(count: int) -> list[int]:
+    """So many different TCP ports on loopback that nobody uses at this moment."""
+    with contextlib.ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [int(probe.getsockname()[1]) for probe in probes]
 
 
 def free_port() -> int:

@@ -7,30 +7,51 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Literal
 
 from device_agent.clock import Clock
 from device_agent.parts import Part
 from device_agent.protocol.links import Downlink
-from gateway.api.devices import DevicesApi
+from gateway.api.audit import AuditApi
+from gateway.api.devices import ByName, DevicesApi
+from gateway.api.door import Door
 from gateway.api.events import EventsApi
+from gateway.api.fleet import FleetApi
 from gateway.api.jobs import JobsApi
 from gateway.api.operation import Operation
+from gateway.api.operators import OperatorsApi
 from gateway.api.sites import SitesApi
 from gateway.api.station import StationApi
+from gateway.audit.book import AuditBook
+from gateway.audit.policy_notes import PolicyNotes
+from gateway.audit.views import AuditViews
 from gateway.bus import Bus
 from gateway.checks import broker, disk, keys, refusals, uplink
 from gateway.config import StationSettings
+from gateway.devices.api_tokens import ApiTokens
+from gateway.devices.authority import Authority
+from gateway.devices.enrolled import Enrolled
+from gateway.devices.epochs import Epochs
+from gateway.devices.fleet_revocation import FleetRevocation
+from gateway.devices.keyring import Keyring
+from gateway.devices.policy_file import PolicyHolder
 from gateway.devices.registry import Registry
 from gateway.devices.site_keys import SiteKeys
+from gateway.devices.site_trust import SiteTrust
 from gateway.devices.sites import SiteBook
+from gateway.devices.trust_above import TrustAbove
 from gateway.facts import StationFacts
 from gateway.jobs.accept import Acceptance
+from gateway.jobs.branches import Branches
 from gateway.jobs.close import Closing
 from gateway.jobs.collect import Collection
 from gateway.jobs.deliver import Delivery
 from gateway.jobs.intake import Intake
 from gateway.jobs.open_jobs import OpenJobs
+from gateway.jobs.permission import Permission
+from gateway.jobs.reseal import Reseal
 from gateway.jobs.retention import Retention
+from gateway.jobs.seal import IssuerSequence, Sealer
 from gateway.jobs.views import JobViews
 from gateway.metrics import Metrics
 from gateway.spool.inbox import Inbox
@@ -39,14 +60,16 @@ from gateway.store.migrate import migrate
 from gateway.store.reader import Reader
 from gateway.store.writer import Writer
 from upstream.curve import load_or_make
+from upstream.uplink import MasterAddress
 
+Role = Literal["master", "gateway"]
 CHECKS = [disk.check, broker.check, uplink.check, keys.check, refusals.check]
 
 
 class Rooms:
     """What every station has, whatever its links: built here, in the order in which each needs the ones before it."""
 
-    def __init__(self, role: str, settings: StationSettings, state_dir: Path, clock: Clock) -> None:
+    def __init__(self, role: Role, settings: StationSettings, state_dir: Path, clock: Clock) -> None:
         name, path = settings.name, state_dir / "station.sqlite"
         self.keys = load_or_make(state_dir / "curve.key")
         epoch = migrate(path)
@@ -57,10 +80,68 @@ class Rooms:
         bus = self.bus = Bus(writer, reader, spool, metrics, clock, name)
         self.downlinks: dict[str, Downlink] = {}
         self.open_jobs = OpenJobs()
+        self.audit = AuditBook(site=name, writer=writer, spool=spool, clock=clock)
+        self.policies = PolicyHolder(settings.policy)
+        self.policy_notes = PolicyNotes(self.policies, self.audit)
+        self.tokens = ApiTokens(writer=writer, reader=reader, clock=clock)
+        self.door = Door(
+            lambda: self.policies.policy, tokens=self.tokens, audit=self.audit, metrics=metrics, clock=clock
+        )
+        self.authority = Authority(state_dir, role=role, site=name, curve=self.keys, clock=clock)
+        self.listed = settings.masters
+        self.enrolled: ByName = _nobody
+        spool.enabled = bool(self.masters())
+        self.epochs = Epochs(site=name, authority=self.authority, writer=writer, reader=reader, metrics=metrics)
         self.registry = Registry(site=name, writer=writer, reader=reader, bus=bus, metrics=metrics, clock=clock)
-        self.site_keys = SiteKeys(station=name, writer=writer, reader=reader, bus=bus, metrics=metrics, clock=clock)
+        self.site_trust = SiteTrust(
+            authority=self.authority,
+            registry=self.registry,
+            writer=writer,
+            reader=reader,
+            metrics=metrics,
+            clock=clock,
+        )
+        self.site_keys = SiteKeys(
+            station=name,
+            writer=writer,
+            reader=reader,
+            bus=bus,
+            metrics=metrics,
+            clock=clock,
+            trust=self.site_trust,
+        )
+        self.standing = TrustAbove(
+            authority=self.authority, refusals=metrics, groups=self.epochs, sites=self.site_trust
+        )
+        self.epochs.on_change(self.standing.touch)
         self.site_book = SiteBook(
             writer=writer, reader=reader, bus=bus, registry=self.registry, site_keys=self.site_keys, clock=clock
+        )
+        self.fleet_revocation = FleetRevocation(
+            authority=self.authority, reject_site=lambda site: self.site_keys.reject(site, None), audit=self.audit
+        )
+        self.sequence = IssuerSequence()
+        self.sealer = Sealer(
+            site=name,
+            authority=self.authority,
+            keyring=Keyring(
+                site=name,
+                authority=self.authority,
+                registry=self.registry,
+                own=self.epochs,
+                below=self.site_trust,
+            ),
+            sequence=self.sequence,
+        )
+        self.reseal = Reseal(clock)
+        self.permission = Permission(
+            site=name,
+            policy=lambda: self.policies.policy,
+            audit=self.audit,
+            registry=self.registry,
+            sites_below=self.site_keys.accepted_sites,
+            metrics=metrics,
+            clock=clock,
         )
         self.closing = Closing(
             site=name,
@@ -85,14 +166,28 @@ class Rooms:
             metrics=metrics,
             clock=clock,
         )
-        self.delivery = Delivery(
+        self.branches = Branches(
             open_jobs=self.open_jobs,
             registry=self.registry,
             site_book=self.site_book,
             downlink_of=self.downlinks.get,
+            closing=self.closing,
+            sealer=self.sealer,
+            reseal=self.reseal,
+            spool=spool,
+            writer=writer,
+            clock=clock,
+        )
+        self.delivery = Delivery(
+            site=name,
+            open_jobs=self.open_jobs,
+            registry=self.registry,
+            downlink_of=self.downlinks.get,
             collection=self.collection,
             closing=self.closing,
-            spool=spool,
+            sealer=self.sealer,
+            reseal=self.reseal,
+            branches=self.branches,
             writer=writer,
             clock=clock,
         )
@@ -106,6 +201,8 @@ class Rooms:
             reader=reader,
             bus=bus,
             closing=self.closing,
+            sealer=self.sealer,
+            permission=self.permission,
             metrics=metrics,
             clock=clock,
             kick=self.delivery.kick,
@@ -121,13 +218,14 @@ class Rooms:
             bus=bus,
             metrics=metrics,
             clock=clock,
-            on_new_store=self.delivery.site_forgot,
+            on_new_store=self.branches.site_forgot,
         )
         self.facts = StationFacts(
             role=role,
             name=name,
             state_dir=str(state_dir),
             keys=self.keys,
+            authority=self.authority,
             started=clock.wall(),
             registry=self.registry,
             site_keys=self.site_keys,
@@ -136,20 +234,47 @@ class Rooms:
             spool=spool,
             metrics=metrics,
         )
-        self.retention = Retention(writer=writer, keep_seconds=settings.jobs.keep_hours * 3600.0, clock=clock)
+        self.retention = Retention(
+            writer=writer,
+            keep_seconds=settings.jobs.keep_hours * 3600.0,
+            keep_audit_seconds=settings.audit.keep_days * 86_400.0,
+            clock=clock,
+        )
         self.views = JobViews(open_jobs=self.open_jobs, reader=reader, site_book=self.site_book, clock=clock)
         self.intake = Intake(self.acceptance, self.delivery, clock)
         self.registry.on_move(self.delivery.moved)
         self.registry.ask_accepted(lambda site: self.site_keys.of_site(site) is not None)
-        self.site_book.on_up(self.delivery.site_up)
+        self.site_book.on_up(self.branches.site_up)
 
     def parts_before_recovery(self) -> list[Part]:
         """What must know its own past before jobs are taken up again."""
-        return [self.writer, self.reader, self.registry, self.site_keys, self.site_book]
+        return [
+            self.writer,
+            self.reader,
+            self.authority,
+            self.epochs,
+            self.registry,
+            self.site_trust,
+            self.site_keys,
+            self.site_book,
+            self.tokens,
+            self.policy_notes,
+        ]
 
     def parts_after_recovery(self) -> list[Part]:
         """What works on jobs."""
         return [self.collection, self.delivery, self.intake, self.retention]
+
+    def known_here(self, name: str) -> Enrolled | None:
+        """One of this station's own devices, as its enrollment knows it."""
+        return self.enrolled(name)
+
+    def masters(self) -> list[MasterAddress]:
+        """Where masters listen: those of the settings first, then those of the join token and the root list."""
+        dropped = self.authority.dropped_masters()
+        named = [MasterAddress(entry.address, entry.key) for entry in self.listed if entry.key not in dropped]
+        known = [MasterAddress(entry.address, entry.key) for entry in self.authority.masters()]
+        return list(dict.fromkeys([*named, *known]))
 
     def operations(self, stopping: asyncio.Event) -> list[Operation]:
         """The whole API, noun by noun."""
@@ -159,11 +284,25 @@ class Rooms:
             views=self.views,
             open_jobs=self.open_jobs,
             stopping=stopping,
+            permission=self.permission,
         )
         return [
             *StationApi(self.facts, CHECKS).operations(),
             *jobs.operations(),
-            *DevicesApi(registry=self.registry, site_book=self.site_book).operations(),
-            *SitesApi(site_book=self.site_book, site_keys=self.site_keys, keys=self.keys).operations(),
+            *DevicesApi(
+                registry=self.registry, site_book=self.site_book, enrolled=self.known_here
+            ).operations(),
+            *SitesApi(
+                site_book=self.site_book,
+                site_keys=self.site_keys,
+                revocation=self.fleet_revocation,
+            ).operations(),
+            *FleetApi(self.authority).operations(),
+            *AuditApi(AuditViews(self.reader)).operations(),
+            *OperatorsApi(holder=self.policies, tokens=self.tokens, audit=self.audit).operations(),
             *EventsApi(bus=self.bus, stopping=stopping).operations(),
         ]
+
+
+def _nobody(_: str) -> None:
+    """A station without devices of its own."""

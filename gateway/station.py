@@ -13,41 +13,31 @@ import logging
 import resource
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
 
 import uvloop
 from msgspec.structs import replace
 
 from device_agent.clock import Clock
 from device_agent.errors import EXIT_NOT_ALL_OK, EXIT_OK, ConfigInvalid, OutstationError
-from device_agent.mqtt import BrokerAddress
 from device_agent.parts import leaves
 from device_agent.settings import load
 from device_agent.signals import handled
+from gateway.api.keys import KeysApi
+from gateway.api.listener import Listen
 from gateway.api.server import ApiServer
-from gateway.broker.embedded import EmbeddedBroker
-from gateway.broker.external import ExternalBroker
-from gateway.broker.mosquitto import Mosquitto
-from gateway.broker.part import BrokerPart
 from gateway.config import BrokerSettings, SitesSettings, StationSettings
-from gateway.downlinks.mqtt import MqttDownlink
 from gateway.jobs.recover import recover
-from gateway.rooms import Rooms
+from gateway.rooms import Role, Rooms
+from gateway.site_rooms import SiteRooms
 from upstream.sites import Sites
-from upstream.uplink import MasterAddress, Uplink
+from upstream.uplink import Uplink
 
 log = logging.getLogger(__name__)
 
-Role = Literal["master", "gateway"]
-BROKERS: dict[str, Callable[[str, int], BrokerPart]] = {
-    "managed": Mosquitto,
-    "embedded": EmbeddedBroker,
-    "external": ExternalBroker,
-}
 HIGHEST_PORT = 65535
-RESTART_KEYS = ("name", "state_dir", "socket", "uplink", "sites", "broker", "jobs")
+RESTART_KEYS = ("name", "state_dir", "socket", "uplink", "sites", "broker", "jobs", "api", "audit")
 LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s %(message)s"
 
 
@@ -62,26 +52,31 @@ class Station:
         self._stopping = asyncio.Event()
         self._rooms: Rooms | None = None
         self._uplink: Uplink | None = None
-        self._broker: BrokerPart | None = None
+        self._site: SiteRooms | None = None
+        self._server: ApiServer | None = None
 
     def stop(self) -> None:
         """Drain and end."""
         if self._rooms is not None:
             self._rooms.acceptance.draining = True
             self._rooms.registry.hold()
-        if self._broker is not None:
-            self._broker.expect_end()
+        if self._site is not None:
+            self._site.broker.expect_end()
         self._stop.set()
 
     def reload(self, settings: StationSettings) -> None:
         """Take over what can change while running: the log level and the list of masters."""
         logging.getLogger().setLevel(settings.log_level.upper())
-        if self._uplink is not None and settings.masters:
-            self._uplink.replace_masters(_addresses(settings))
-        later = [name for name in RESTART_KEYS if getattr(settings, name) != getattr(self._settings, name)]
-        if bool(settings.masters) != (self._uplink is not None):
-            later.append("masters")
-        for name in later:
+        if self._rooms is not None:
+            self._rooms.policy_notes.reload(settings.policy)
+            self._rooms.listed = settings.masters
+            self._use_masters(self._rooms)
+        if self._server is not None:
+            try:
+                self._server.renew_certificate()
+            except ConfigInvalid as error:
+                log.error("the API's certificate was not renewed, the one before counts on: %s", error)
+        for name in [name for name in RESTART_KEYS if getattr(settings, name) != getattr(self._settings, name)]:
             log.warning("changed in the settings, takes effect at the next start key=%s", name)
         log.info("settings reloaded")
 
@@ -98,13 +93,13 @@ class Station:
             for part in rooms.parts_after_recovery():
                 await stack.enter_async_context(part)
             if self._settings.broker is not None:
-                await self._open_devices(stack, rooms, self._settings.broker)
+                await self._open_devices(stack, rooms, self._settings.broker, state_dir)
             if self._settings.sites is not None:
                 await self._open_sites(stack, rooms, self._settings.sites)
-            if self._settings.masters:
+            if self._role == "gateway":
                 await self._open_uplink(stack, rooms)
-            operations = rooms.operations(self._stopping)
-            await stack.enter_async_context(ApiServer(socket, operations, on_stop=self._stopping.set))
+            api = self._server = self._api(socket, rooms)
+            await stack.enter_async_context(api)
             rooms.delivery.kick()
             log.info(
                 "ready role=%s name=%s socket=%s key=%s jobs_recovered=%d",
@@ -118,24 +113,37 @@ class Station:
             log.info("stopping")
         log.info("stopped")
 
-    async def _open_devices(self, stack: contextlib.AsyncExitStack, rooms: Rooms, settings: BrokerSettings) -> None:
-        broker_part = self._broker = BROKERS[settings.mode](settings.host, settings.port)
-        if isinstance(broker_part, EmbeddedBroker):
-            broker_part.count_devices(rooms.registry.present)
-        await stack.enter_async_context(broker_part)
-        mqtt = MqttDownlink(
+    def _api(self, socket: Path, rooms: Rooms) -> ApiServer:
+        keys = KeysApi(
             site=self._settings.name,
-            address=BrokerAddress(
-                host=settings.host, port=settings.port, username=settings.username, password=settings.password
-            ),
-            registry=rooms.registry,
-            returns=rooms.collection,
-            metrics=rooms.metrics,
-            clock=self._clock,
+            site_keys=rooms.site_keys,
+            revoke_site=rooms.fleet_revocation.revoke_site,
+            keys=rooms.keys,
+            enrollment=self._site.enrollment if self._site is not None else None,
+            audit=rooms.audit,
         )
-        rooms.downlinks[mqtt.name] = mqtt
-        rooms.facts.broker, rooms.facts.downlink = broker_part, mqtt
-        await stack.enter_async_context(mqtt)
+        operations = [*rooms.operations(self._stopping), *keys.operations()]
+        listen = self._settings.api
+        return ApiServer(
+            socket,
+            operations,
+            on_stop=self._stopping.set,
+            door=rooms.door,
+            listen=None if listen is None else Listen(listen.listen, listen.certificate, listen.key),
+        )
+
+    async def _open_devices(
+        self, stack: contextlib.AsyncExitStack, rooms: Rooms, settings: BrokerSettings, state_dir: Path
+    ) -> None:
+        site = self._site = SiteRooms(rooms, settings, self._settings.name, state_dir, self._clock)
+        for part in site.parts_before_broker():
+            await stack.enter_async_context(part)
+        await site.enrollment.use_broker(site.broker)
+        await stack.enter_async_context(site.broker)
+        for part in site.parts_after_broker():
+            await stack.enter_async_context(part)
+        rooms.downlinks[site.downlink.name] = site.downlink
+        rooms.facts.broker, rooms.facts.downlink = site.broker, site.downlink
 
     async def _open_sites(self, stack: contextlib.AsyncExitStack, rooms: Rooms, settings: SitesSettings) -> None:
         sites = Sites(
@@ -147,9 +155,11 @@ class Station:
             watch=rooms.site_book,
             refusals=rooms.metrics,
             clock=self._clock,
+            trust=rooms.site_trust,
         )
         rooms.downlinks[sites.name] = sites
         rooms.site_keys.on_change(sites.keys_changed)
+        sites.on_reseal(rooms.branches.reseal_for)
         await stack.enter_async_context(sites)
         rooms.facts.sites_address = sites.address
 
@@ -157,15 +167,29 @@ class Station:
         self._uplink = rooms.facts.uplink = Uplink(
             site=self._settings.name,
             keys=rooms.keys,
-            masters=_addresses(self._settings),
+            masters=rooms.masters(),
             echo_seconds=self._settings.uplink.echo_seconds,
             outgoing=rooms.spool,
             roll=rooms.registry,
             intake=rooms.intake,
             refusals=rooms.metrics,
             clock=self._clock,
+            trust=rooms.standing,
         )
+        rooms.reseal.ask_above(self._uplink.reseal)
+
+        async def masters_changed() -> None:
+            self._use_masters(rooms)
+
+        rooms.authority.on_change(masters_changed)
         await stack.enter_async_context(self._uplink)
+
+    def _use_masters(self, rooms: Rooms) -> None:
+        masters = rooms.masters()
+        # From now on somebody will take what is spooled.
+        rooms.spool.enabled = rooms.spool.enabled or bool(masters)
+        if self._uplink is not None:
+            self._uplink.replace_masters(masters)
 
 
 def settings_for(role: Role, path: Path) -> StationSettings:
@@ -241,10 +265,6 @@ async def _until_stopped(role: Role, settings: StationSettings, config: Path) ->
 
     with handled({signal.SIGTERM: stop, signal.SIGINT: stop, signal.SIGHUP: reload}):
         await station.run()
-
-
-def _addresses(settings: StationSettings) -> list[MasterAddress]:
-    return [MasterAddress(entry.address, entry.key) for entry in settings.masters]
 
 
 @contextlib.contextmanager

@@ -52,6 +52,16 @@ def is_key(text: str) -> bool:
         return False
 
 
+def key_text(key: bytes) -> str:
+    """A CURVE public key of 32 bytes, as it stands in certificates, in Z85."""
+    return z85.encode(key).decode("ascii")
+
+
+def key_bytes(text: str) -> bytes:
+    """A CURVE key in Z85 as the 32 bytes that stand in certificates."""
+    return z85.decode(text.encode("ascii"))
+
+
 def fingerprint(public: str) -> str:
     """80 bits of SHA-256 over the key, as four groups of four base32 letters, to be compared by people."""
     digest = hashlib.sha256(b"os1 curve\0" + z85.decode(public.encode("ascii"))).digest()

@@ -1,23 +1,29 @@
 """Messages on the uplink: typed, bounded msgpack, one ZeroMQ frame each. Pure.
 
-A site speaks ``SiteHello``, ``Batch``, ``DeviceRecords``, ``Echo`` and ``Bye``. A master answers ``SiteWelcome`` or
-``SiteRefused``, ``HelloAgain``, ``Confirmed``, ``RecordsConfirmed`` and ``EchoReply``, and sends ``Deliver`` and
-``Cancel`` as a device would get them.
+A site speaks ``SiteHello``, ``Batch``, ``DeviceRecords``, ``SiteTells``, ``Reseal``, ``Echo`` and ``Bye``. A master
+answers ``SiteWelcome`` or ``SiteRefused``, ``HelloAgain``, ``Confirmed``, ``RecordsConfirmed`` and ``EchoReply``, says
+whom to believe (``SiteTrust``), and sends ``SiteJob`` and ``Cancel``.
+
+Proofs travel as the bytes they are; who believes them checks them (``device_agent.trust``), not these frames.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Callable, Iterator
+from collections.abc import Sequence as Many
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from device_agent.errors import Refused
 from device_agent.protocol import limits
+from device_agent.protocol.links import Parcel, Sealed
 from device_agent.protocol.messages import (
     Cancel,
-    Deliver,
     DeviceId,
+    Jid,
     Session,
     SiteId,
     check_finite,
@@ -26,18 +32,33 @@ from device_agent.protocol.messages import (
     decode_value,
 )
 
-PROTOCOL = 1
+PROTOCOL = 2
+CERTIFICATE_BYTES = 8192
+"""Largest certificate, and largest request for one."""
+
+NAMES_BYTES = 256
+"""Names and lengths around one entry of a list."""
+
 Sequence = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Label = Annotated[str, Meta(max_length=64)]
+User = Annotated[str, Meta(max_length=128)]
+Certificate = Annotated[bytes, Meta(max_length=CERTIFICATE_BYTES)]
+Proof = Annotated[bytes, Meta(max_length=limits.MESSAGE_BYTES)]
+Kid = Annotated[bytes, Meta(min_length=8, max_length=8)]
 
 
 class SiteHello(Struct, frozen=True, kw_only=True, tag="site_hello"):
-    """A site that connected. ``epoch`` names its store: sequences are only comparable within one epoch."""
+    """A site that connected. ``epoch`` names its store: sequences are only comparable within one epoch.
+
+    ``request`` is what it asks a site certificate with, ``certificate`` the newest one it has; empty for none.
+    """
 
     protocol: Annotated[int, Meta(ge=1, le=255)]
     site: SiteId
     epoch: Session
     release: Label
+    request: Certificate = b""
+    certificate: Certificate = b""
 
 
 class Batch(Struct, frozen=True, tag="batch"):
@@ -63,6 +84,11 @@ class DeviceRecord(Struct, frozen=True, kw_only=True):
     first_seen: float
     last_seen: float
     revision: Sequence
+    certificate: Certificate = b""
+    state: Label = ""
+    """Its standing at its site (accepted, revoked, …); empty for a device that was never enrolled."""
+    accepted_by: User = ""
+    accepted_at: float = 0.0
 
 
 class DeviceRecords(Struct, frozen=True, tag="device_records"):
@@ -70,6 +96,54 @@ class DeviceRecords(Struct, frozen=True, tag="device_records"):
 
     epoch: Session
     records: Annotated[list[DeviceRecord], Meta(min_length=1, max_length=limits.REGISTRY_PAGE)]
+
+
+class GroupKeys(Struct, frozen=True, kw_only=True, tag="group_keys"):
+    """The newest group key of a site, sealed to each master by its kid; of this site, or of one behind it.
+
+    ``signature`` is by the site's key over all the rest, so that a relay cannot put a key of its own in its place.
+    """
+
+    site: SiteId
+    certificate: Certificate
+    epoch: Annotated[int, Meta(ge=1, lt=2**32)]
+    keys: Annotated[
+        list[tuple[Kid, Annotated[bytes, Meta(max_length=1024)]]],
+        Meta(max_length=64),
+    ]
+    signature: Annotated[bytes, Meta(max_length=64)] = b""
+
+
+class LeafRequest(Struct, frozen=True, tag="leaf_request"):
+    """A site behind this one, accepted here, asks for its certificate; ``certificate`` is the newest one it has."""
+
+    site: SiteId
+    request: Certificate
+    certificate: Certificate = b""
+
+
+class SiteRevocations(Struct, frozen=True, tag="site_revocations"):
+    """The list of devices that a site has revoked, as it signed it; of this site, or of one behind it."""
+
+    site: SiteId
+    body: Proof
+
+
+Told = GroupKeys | LeafRequest | SiteRevocations
+
+
+class SiteTells(Struct, frozen=True, tag="site_tells"):
+    """What of the above is new or has changed since this connection began."""
+
+    entries: Annotated[list[Told], Meta(min_length=1, max_length=3 * (limits.LEAF_SITES + 1))]
+
+
+class Reseal(Struct, frozen=True, tag="reseal"):
+    """A job cannot be opened as it was sealed for this site, or for one behind it: seal it anew."""
+
+    jid: Jid
+    site: SiteId
+    reason: Label
 
 
 class Echo(Struct, frozen=True, tag="echo"):
@@ -114,23 +188,56 @@ class RecordsConfirmed(Struct, frozen=True, tag="records_confirmed"):
     revision: Sequence
 
 
+class SiteTrust(Struct, frozen=True, kw_only=True, tag="site_trust"):
+    """Whom to believe: the root lists, oldest first, what was revoked, and the site's own certificate.
+
+    ``leaves`` are the certificates of sites behind it. What is empty has not changed since it was last told.
+    """
+
+    root_lists: Annotated[list[Proof], Meta(max_length=1024)] = []
+    certificate: Certificate = b""
+    revocations: Annotated[list[Proof], Meta(max_length=2048)] = []
+    leaves: Annotated[list[tuple[SiteId, Certificate]], Meta(max_length=limits.LEAF_SITES)] = []
+
+
+class SiteJob(Struct, frozen=True, tag="site_job"):
+    """A job on its way: its definition for stations, and what devices believe. ``remaining`` is seconds to its expiry.
+
+    One job may come in several of these, each with some of what is sealed.
+    """
+
+    job: Proof
+    remaining: float
+    sealed: Annotated[list[Sealed], Meta(max_length=limits.DEVICES_PER_STATION)] = []
+
+
 class EchoReply(Struct, frozen=True, tag="echo_reply"):
     """The answer to ``Echo``, from the loop that also does the work."""
 
     nonce: Sequence
 
 
-FromSite = SiteHello | Batch | DeviceRecords | Echo | Bye
-FromMaster = SiteWelcome | SiteRefused | HelloAgain | Confirmed | RecordsConfirmed | EchoReply | Deliver | Cancel
+FromSite = SiteHello | Batch | DeviceRecords | SiteTells | Reseal | Echo | Bye
+FromMaster = (
+    SiteWelcome | SiteRefused | HelloAgain | Confirmed | RecordsConfirmed | EchoReply | SiteTrust | SiteJob | Cancel
+)
+
+T = TypeVar("T")
 
 _encoder = msgspec.msgpack.Encoder()
 _from_site: msgspec.msgpack.Decoder[FromSite] = msgspec.msgpack.Decoder(FromSite)
+_group_keys: msgspec.msgpack.Decoder[GroupKeys] = msgspec.msgpack.Decoder(GroupKeys)
 _from_master: msgspec.msgpack.Decoder[FromMaster] = msgspec.msgpack.Decoder(FromMaster)
 
 
-def encode(frame: FromSite | FromMaster) -> bytes:
+def encode(frame: FromSite | FromMaster | GroupKeys) -> bytes:
     """A frame as msgpack."""
     return _encoder.encode(frame)
+
+
+def decode_group_keys(body: bytes) -> GroupKeys:
+    """A frame that a station kept. Raises ``Refused``."""
+    return decode_bounded(_group_keys, body, limits.UPLINK_FRAME_BYTES)
 
 
 def decode_from_site(body: bytes) -> FromSite:
@@ -144,7 +251,7 @@ def decode_from_site(body: bytes) -> FromSite:
             previous = sequence
     elif isinstance(frame, DeviceRecords):
         for record in frame.records:
-            check_finite(record.first_seen, record.last_seen)
+            check_finite(record.first_seen, record.last_seen, record.accepted_at)
             grains = decode_value(record.grains)
             if not isinstance(grains, dict):
                 raise Refused("wrong_type", "grains must be a mapping")
@@ -155,6 +262,52 @@ def decode_from_site(body: bytes) -> FromSite:
 def decode_from_master(body: bytes) -> FromMaster:
     """A frame a master sent. Raises ``Refused``."""
     frame = decode_bounded(_from_master, body, limits.UPLINK_FRAME_BYTES)
-    if isinstance(frame, Deliver):
+    if isinstance(frame, SiteJob):
         check_finite(frame.remaining)
     return frame
+
+
+def job_frames(parcel: Parcel, remaining: float) -> Iterator[SiteJob]:
+    """A parcel as frames."""
+    for part in _parts(parcel.sealed, lambda sealed: len(sealed.body)) or [[]]:
+        yield SiteJob(parcel.definition, remaining, part)
+
+
+def trust_frames(trust: SiteTrust) -> Iterator[SiteTrust]:
+    """What a site is told of whom to believe, as frames: its own concerns in the first."""
+    head, *others = _parts(trust.leaves, lambda leaf: len(leaf[1])) or [[]]
+    yield replace(trust, leaves=head)
+    for part in others:
+        yield SiteTrust(leaves=part)
+
+
+def trust_news(now: SiteTrust, before: SiteTrust) -> SiteTrust | None:
+    """What somebody who was told ``before`` does not know yet; None when that is nothing."""
+    known = dict(before.leaves)
+    news = SiteTrust(
+        root_lists=now.root_lists if now.root_lists != before.root_lists else [],
+        certificate=now.certificate if now.certificate != before.certificate else b"",
+        revocations=[body for body in now.revocations if body not in before.revocations],
+        leaves=[(site, body) for site, body in now.leaves if known.get(site) != body],
+    )
+    return news if news != SiteTrust() else None
+
+
+def told_frames(entries: Many[Told]) -> Iterator[SiteTells]:
+    """What a master is told, as frames."""
+    for part in _parts(entries, lambda entry: len(_encoder.encode(entry))):
+        yield SiteTells(part)
+
+
+def _parts(entries: Many[T], size_of: Callable[[T], int]) -> list[list[T]]:
+    """Entries in their order, cut into parts of a batch's size: a frame has room for that and for what is beside."""
+    parts: list[list[T]] = []
+    room = 0
+    for entry in entries:
+        size = size_of(entry) + NAMES_BYTES
+        if not parts or size > room:
+            parts.append([])
+            room = limits.BATCH_BYTES
+        parts[-1].append(entry)
+        room -= size
+    return parts

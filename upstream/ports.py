@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Literal, Protocol
 
-from upstream.frames import DeviceRecord
+from device_agent.protocol.links import Parcel
+from upstream.frames import DeviceRecord, SiteTrust, Told
 
 KeyState = Literal["pending", "accepted", "rejected", "denied"]
+
+AskSeal = Callable[[str, str, str], Awaitable[None]]
+"""Asks whoever issued a job to seal it anew: the site, the jid and the reason."""
 
 
 class Refusals(Protocol):
@@ -59,7 +64,7 @@ class Roll(Protocol):
 class JobIntake(Protocol):
     """Where jobs from above are taken in."""
 
-    async def accept_from_above(self, job: bytes, remaining: float, master: str) -> None:
+    async def accept_from_above(self, parcel: Parcel, remaining: float, master: str) -> None:
         """Take a job; returns when it is on disk or was refused and counted."""
 
     async def cancel_from_above(self, jid: str) -> None:
@@ -85,8 +90,13 @@ class Admission(Protocol):
     def known(self, key: str) -> bool:
         """Whether this CURVE key is accepted for some site (a fast answer from memory, for ZAP)."""
 
-    async def judge(self, site: str, key: str, address: str) -> KeyState:
-        """The standing of a key that claims a site; an unknown one becomes pending, a second one is denied."""
+    async def judge(
+        self, site: str, key: str, address: str, request: bytes = b"", certificate: bytes = b""
+    ) -> KeyState:
+        """The standing of a key that claims a site; an unknown one becomes pending, a second one is denied.
+
+        ``request`` and ``certificate`` are what the site brought with its hello, not yet looked at.
+        """
 
 
 class SiteWatch(Protocol):
@@ -100,3 +110,39 @@ class SiteWatch(Protocol):
 
     def site_down(self, site: str, why: str) -> None:
         """A site's link is gone."""
+
+
+class TrustAbove(Protocol):
+    """What a gateway tells its masters of who it is, and does with what they say of whom to believe."""
+
+    @property
+    def changed(self) -> asyncio.Event:
+        """Set after something in ``tells`` changed."""
+
+    def hello(self) -> tuple[bytes, bytes]:
+        """The request for a site certificate, and the newest certificate; empty for none."""
+
+    def tells(self) -> list[Told]:
+        """All that a master must know of this site and of those behind it."""
+
+    async def told(self, trust: SiteTrust, master: str) -> None:
+        """A master said whom to believe. What is wrong with it is refused and counted here."""
+
+
+class TrustBelow(Protocol):
+    """What a station tells its sites of whom to believe, and keeps of what they tell."""
+
+    def on_change(self, call: Callable[[], Awaitable[None]]) -> None:
+        """Call whenever ``tells`` has news for somebody."""
+
+    async def site_welcome(self, site: str) -> None:
+        """A site is welcome: renew what it needs renewed."""
+
+    def tells(self, site: str) -> SiteTrust:
+        """All that a connected site must know, of itself and of those behind it; empty without a fleet."""
+
+    async def told(self, site: str, told: Told) -> None:
+        """A site told its group key or its revocations, or asks for one behind it. Raises ``Refused``."""
+
+    def speaks_for(self, link: str, site: str) -> bool:
+        """Whether this site is the one at the end of the link, or known to be behind it."""

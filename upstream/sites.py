@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import ClassVar
 
 import zmq
@@ -19,36 +18,24 @@ from device_agent.clock import Clock
 from device_agent.errors import ConfigInvalid, OutstationError, Refused
 from device_agent.parts import Part
 from device_agent.protocol import limits
-from device_agent.protocol.messages import Cancel, Deliver
+from device_agent.protocol.links import Parcel
+from device_agent.protocol.messages import Cancel
 from upstream import frames
 from upstream.curve import ZAP_DOMAIN, CurveKeys, ZapAnswerer, fingerprint
-from upstream.ports import Admission, Inbox, Refusals, SiteWatch
+from upstream.peer import QUEUED_FRAMES, Peer
+from upstream.ports import Admission, AskSeal, Inbox, Refusals, SiteWatch, TrustBelow
 
 log = logging.getLogger(__name__)
 
 SILENT_SECONDS = 20.0
 """A site that said nothing for this long is dark; gateways echo every few seconds."""
 
-QUEUED_FRAMES = limits.BATCHES_IN_FLIGHT * 4
-QUARANTINE_HELLO_BYTES = 1024
+QUARANTINE_HELLO_BYTES = 1024 + 2 * frames.CERTIFICATE_BYTES
 HELLO_EVERY_SECONDS = 1.0
 
 
-@dataclass
-class Peer:
-    """One connection of a site, from its hello on."""
-
-    identity: bytes
-    site: str
-    key: str
-    address: str
-    epoch: str
-    release: str
-    accepted: bool
-    heard: float
-    work: asyncio.Queue[frames.Batch | frames.DeviceRecords | None] = field(
-        default_factory=lambda: asyncio.Queue(maxsize=QUEUED_FRAMES)
-    )
+async def _nobody(site: str, jid: str, reason: str) -> None:
+    """Until somebody seals."""
 
 
 class Sites(Part):
@@ -68,6 +55,7 @@ class Sites(Part):
         watch: SiteWatch,
         refusals: Refusals,
         clock: Clock,
+        trust: TrustBelow | None = None,
     ) -> None:
         self._station = station
         self._listen = listen
@@ -77,6 +65,8 @@ class Sites(Part):
         self._watch = watch
         self._refusals = refusals
         self._clock = clock
+        self._trust = trust
+        self._ask_seal: AskSeal = _nobody
         self._peers: dict[bytes, Peer] = {}
         self._by_site: dict[str, Peer] = {}
         self._workers: dict[str, asyncio.Task[None]] = {}
@@ -114,6 +104,8 @@ class Sites(Part):
             ) from None
         self._socket = socket
         self.address = socket.getsockopt_string(zmq.LAST_ENDPOINT)
+        if self._trust is not None:
+            self._trust.on_change(self.trust_changed)
         self.spawn(self._run_zap(zap), "zap")
         self.spawn(self._receive(), "receive")
         self.spawn(self._watch_silence(), "silence")
@@ -124,10 +116,15 @@ class Sites(Part):
         if self._context is not None:
             self._context.destroy(linger=200)
 
-    async def deliver(self, job: bytes, remaining: float, names: Sequence[str]) -> None:
+    def on_reseal(self, call: AskSeal) -> None:
+        """Call when a site needs a job sealed anew."""
+        self._ask_seal = call
+
+    async def deliver(self, parcel: Parcel, remaining: float, names: Sequence[str]) -> None:
         """Send a job to the sites that are connected; the others get it when they are back."""
         for site in names:
-            await self._send_to(site, Deliver(job, remaining))
+            for frame in frames.job_frames(parcel, remaining):
+                await self._send_to(site, frame)
 
     async def cancel(self, jid: str, names: Sequence[str]) -> None:
         """Send a cancel to the sites that are connected."""
@@ -145,6 +142,11 @@ class Sites(Part):
         """Judge every connection anew: accepted ones get their welcome, rejected ones are told and dropped."""
         for peer in list(self._peers.values()):
             await self._admit(peer)
+
+    async def trust_changed(self) -> None:
+        """Tell every site what is new to it of whom to believe."""
+        for peer in list(self._by_site.values()):
+            await self._tell_trust(peer)
 
     async def _run_zap(self, zap: ZapAnswerer) -> None:
         try:
@@ -200,8 +202,12 @@ class Sites(Part):
                 await self._send(peer, frames.EchoReply(nonce))
             case frames.Bye():
                 self._drop(peer, "the site stopped")
-            case frames.Batch() | frames.DeviceRecords():
-                if frame.epoch != peer.epoch:
+            case frames.Reseal(jid=jid, site=site, reason=reason):
+                if not self._speaks_for(peer, site):
+                    raise Refused("foreign_site", f"{peer.site} speaks for {site}")
+                await self._ask_seal(site, jid, reason)
+            case frames.Batch() | frames.DeviceRecords() | frames.SiteTells():
+                if not isinstance(frame, frames.SiteTells) and frame.epoch != peer.epoch:
                     raise Refused("wrong_epoch", f"{frame.epoch} is not the epoch of the hello")
                 try:
                     peer.work.put_nowait(frame)
@@ -218,6 +224,8 @@ class Sites(Part):
             address=address,
             epoch=hello.epoch,
             release=hello.release,
+            request=hello.request,
+            certificate=hello.certificate,
             accepted=False,
             heard=self._clock.monotonic(),
         )
@@ -245,7 +253,7 @@ class Sites(Part):
             self._refusals.refused("uplink", "quarantine_full", waiting[0].address)
 
     async def _admit(self, peer: Peer) -> None:
-        state = await self._admission.judge(peer.site, peer.key, peer.address)
+        state = await self._admission.judge(peer.site, peer.key, peer.address, peer.request, peer.certificate)
         if state != "accepted":
             if peer.accepted:
                 self._drop(peer, f"its key is {state}")
@@ -253,7 +261,8 @@ class Sites(Part):
                 "pending": f"accept it on {self._station}: outstation keys accept {peer.site}"
                 f" (fingerprint {fingerprint(peer.key)})",
                 "rejected": f"the key was rejected on {self._station}",
-                "denied": f"another key is accepted for site {peer.site} on {self._station}",
+                "denied": f"{self._station} has accepted another key or another identity for site {peer.site},"
+                " or reaches it through a relay",
             }[state]
             await self._send(peer, frames.SiteRefused(state, reason))
             return
@@ -279,11 +288,15 @@ class Sites(Part):
             await self._send(peer, frames.SiteWelcome(self._station, confirmed, revision))
             if self._by_site.get(peer.site) is not peer:
                 return
+            # First whom to believe, then the jobs.
+            await self._begin_trust(peer)
             await self._watch.site_up(peer.site, peer.release, peer.address)
             while (frame := await peer.work.get()) is not None:
                 try:
                     if isinstance(frame, frames.Batch):
                         confirmed = await self._commit_items(peer, frame, confirmed)
+                    elif isinstance(frame, frames.SiteTells):
+                        await self._keep_told(peer, frame)
                     else:
                         revision = await self._inbox.commit_records(peer.site, peer.epoch, frame.records)
                         await self._send(peer, frames.RecordsConfirmed(revision))
@@ -306,6 +319,35 @@ class Sites(Part):
             confirmed = await self._inbox.commit(peer.site, peer.epoch, fresh)
         await self._send(peer, frames.Confirmed(peer.epoch, confirmed))
         return confirmed
+
+    async def _begin_trust(self, peer: Peer) -> None:
+        peer.welcome = True
+        if self._trust is not None:
+            await self._trust.site_welcome(peer.site)
+            await self._tell_trust(peer)
+
+    async def _tell_trust(self, peer: Peer) -> None:
+        """What is new to this site; nothing before its welcome, with which it begins."""
+        if self._trust is None or not peer.welcome:
+            return
+        now, before = self._trust.tells(peer.site), peer.told
+        peer.told = now
+        news = frames.trust_news(now, before)
+        if news is not None:
+            for frame in frames.trust_frames(news):
+                await self._send(peer, frame)
+
+    async def _keep_told(self, peer: Peer, told: frames.SiteTells) -> None:
+        if self._trust is None:
+            return
+        for entry in told.entries:
+            try:
+                await self._trust.told(peer.site, entry)
+            except Refused as refusal:
+                self._refusals.refused("uplink", refusal.reason, f"{peer.site}@{peer.address}", refusal.detail)
+
+    def _speaks_for(self, peer: Peer, site: str) -> bool:
+        return site == peer.site or (self._trust is not None and self._trust.speaks_for(peer.site, site))
 
     async def _watch_silence(self) -> None:
         while True:

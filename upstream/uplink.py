@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import zmq
@@ -22,10 +22,12 @@ from device_agent.clock import Clock
 from device_agent.errors import OutstationError, Refused
 from device_agent.parts import Part
 from device_agent.protocol import limits
-from device_agent.protocol.messages import Cancel, Deliver
+from device_agent.protocol.links import Parcel
+from device_agent.protocol.messages import Cancel
 from upstream import failover, frames
 from upstream.curve import CurveKeys
-from upstream.ports import JobIntake, Outgoing, Refusals, Roll
+from upstream.dealer import LinkLost, connected_dealer
+from upstream.ports import JobIntake, Outgoing, Refusals, Roll, TrustAbove
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +40,8 @@ PENDING_SECONDS = 20.0
 SILENT_ECHOES = 3
 ROUND_CEILING_SECONDS = 30.0
 SEND_SECONDS = 10.0
+RESEALS_QUEUED = 256
+"""Jobs that wait to be asked new seals for; one more is asked for when its devices ask again."""
 
 
 @dataclass(frozen=True)
@@ -48,12 +52,8 @@ class MasterAddress:
     key: str
 
 
-class LinkLost(Exception):
-    """The link to the current master is of no more use; the text says why."""
-
-
 class Uplink(Part):
-    """Holds on to a master, sends the spool up in order, takes jobs in."""
+    """Holds on to a master, sends the spool up in order, takes jobs in. Without a master it waits to be told of one."""
 
     name: ClassVar[str] = "uplink"
     drain_seconds: ClassVar[float] = 5.0
@@ -70,6 +70,7 @@ class Uplink(Part):
         intake: JobIntake,
         refusals: Refusals,
         clock: Clock,
+        trust: TrustAbove | None = None,
     ) -> None:
         self._site = site
         self._keys = keys
@@ -80,9 +81,11 @@ class Uplink(Part):
         self._intake = intake
         self._refusals = refusals
         self._clock = clock
+        self._trust = trust
+        self._reseals: asyncio.Queue[frames.Reseal] = asyncio.Queue(maxsize=RESEALS_QUEUED)
         self._context: zmq.asyncio.Context | None = None
         self._socket: zmq.asyncio.Socket | None = None
-        self._master = self._masters[0]
+        self._master: MasterAddress | None = None
         self._state = "connecting"
         self._since = clock.wall()
         self._last_error = ""
@@ -123,16 +126,23 @@ class Uplink(Part):
             self._context.destroy(linger=200)
 
     def replace_masters(self, masters: Sequence[MasterAddress]) -> None:
-        """Use another list from now on (SIGHUP); the current link is left only when the list changed."""
-        if tuple(masters) != self._masters:
-            self._masters = tuple(masters)
+        """Use another list from now on; the current link is left only when the list changed up to its master."""
+        fresh, before = tuple(masters), self._masters
+        place = before.index(self._master) + 1 if self._master in before else 0
+        self._masters = fresh
+        if fresh != before and not (place and self._state == "connected" and fresh[:place] == before[:place]):
             self._reload.set()
+
+    async def reseal(self, site: str, jid: str, reason: str) -> None:
+        """Ask for new seals of a job, for this site or for one behind it; nobody is asked while the link is down."""
+        if self._state == "connected" and not self._reseals.full():
+            self._reseals.put_nowait(frames.Reseal(jid=jid, site=site, reason=reason))
 
     def status(self) -> dict[str, Any]:
         """Where the link stands, with the truth about the next attempt."""
         return {
             "state": self._state,
-            "master": self._master.address,
+            "master": self._master.address if self._master is not None else "",
             "since": self._since,
             "last_error": self._last_error,
             "next_attempt": self._next_attempt,
@@ -143,39 +153,44 @@ class Uplink(Part):
         waits = Backoff(0.5, ROUND_CEILING_SECONDS)
         state, action = failover.step(failover.State(count=len(self._masters)), failover.Event.STARTED)
         while True:
-            if isinstance(action, failover.Connect):
-                if action.after_round:
-                    await self._pause(waits.next())
-                if self._reload.is_set():
-                    # The walk was in another list than there is now.
-                    self._reload.clear()
-                    waits.reset()
-                    state, action = failover.step(failover.State(count=len(self._masters)), failover.Event.STARTED)
-                    continue
-                self._master = self._masters[action.index]
+            if not self._masters:
+                self._set_state("no masters")
+                await self._reload.wait()
+            assert isinstance(action, failover.Connect), "whatever ended a session, the next one is due"
+            if action.after_round:
+                await self._pause(waits.next())
+            if self._reload.is_set():
+                # The walk was in another list than there is now.
+                self._reload.clear()
+                waits.reset()
+                state, action = failover.step(failover.State(count=len(self._masters)), failover.Event.STARTED)
+                continue
+            master = self._master = self._masters[action.index]
             # Each session is a task of its own. Until CPython 3.11.4 a task whose TaskGroup failed while it was being
             # left stays marked as cancelled, and the next asyncio.timeout in it then ends the task without a word.
             self._welcomed = False
-            session = self.spawn(self._session(), "session")
+            session = self.spawn(self._session(master), "session")
             await asyncio.wait({session})
             self._set_state("disconnected")
             if self._stopping:
                 return
-            log.warning("uplink lost master=%s reason=%s", self._master.address, self._last_error)
+            log.warning("uplink lost master=%s reason=%s", master.address, self._last_error)
             if self._welcomed:
                 waits.reset()
                 state, _ = failover.step(state, failover.Event.WELCOMED)
             event = failover.Event.LOST if self._welcomed else failover.Event.NO_ANSWER
-            state, action = failover.step(state, event)
+            state, action = failover.step(replace(state, count=len(self._masters)), event)
 
-    async def _session(self) -> None:
+    async def _session(self, master: MasterAddress) -> None:
         """One connection to one master, until it is lost."""
         try:
             async with asyncio.TaskGroup() as session:
                 session.create_task(self._watch_reload(), name="uplink/reload")
-                await self._connect()
+                await self._connect(master)
                 self._welcomed = True
-                session.create_task(self._receive(), name="uplink/receive")
+                session.create_task(self._receive(master.address), name="uplink/receive")
+                session.create_task(self._send_trust(), name="uplink/trust")
+                session.create_task(self._send_reseals(), name="uplink/reseals")
                 session.create_task(self._send_items(), name="uplink/items")
                 session.create_task(self._send_records(), name="uplink/records")
                 session.create_task(self._echo(), name="uplink/echo")
@@ -198,32 +213,16 @@ class Uplink(Part):
         await self._reload.wait()
         raise LinkLost("the list of masters changed")
 
-    async def _connect(self) -> None:
+    async def _connect(self, master: MasterAddress) -> None:
         assert self._context is not None
-        master = self._master
         self._set_state("connecting")
-        socket = self._context.socket(zmq.DEALER)
-        socket.linger = 0
-        socket.sndhwm = socket.rcvhwm = 1000
-        socket.maxmsgsize = limits.UPLINK_FRAME_BYTES
-        socket.curve_publickey = self._keys.public.encode("ascii")
-        socket.curve_secretkey = self._keys.secret.encode("ascii")
-        socket.heartbeat_ivl, socket.heartbeat_timeout, socket.heartbeat_ttl = 15_000, 45_000, 45_000
-        self._socket = socket
-        try:
-            socket.curve_serverkey = master.key.encode("ascii")
-            socket.connect(master.address)
-        except zmq.ZMQError as error:
-            raise LinkLost(f"cannot connect to {master.address}: {error}") from None
-        hello = frames.SiteHello(
-            protocol=frames.PROTOCOL, site=self._site, epoch=self._outgoing.epoch, release=__version__
-        )
-        await self._send(hello)
+        self._socket = connected_dealer(self._context, self._keys, master.address, master.key)
+        await self._send(self._hello())
         patience, silence = HELLO_SECONDS, f"no answer in {HELLO_SECONDS:.0f} s"
         while True:
             try:
                 async with asyncio.timeout(patience):
-                    answer = await self._next_frame()
+                    answer = await self._next_frame(master.address)
             except TimeoutError:
                 raise LinkLost(silence) from None
             if isinstance(answer, frames.SiteWelcome):
@@ -251,6 +250,17 @@ class Uplink(Part):
         self._set_state("connected")
         log.info("uplink connected master=%s address=%s", answer.master, master.address)
 
+    def _hello(self) -> frames.SiteHello:
+        request, certificate = self._trust.hello() if self._trust is not None else (b"", b"")
+        return frames.SiteHello(
+            protocol=frames.PROTOCOL,
+            site=self._site,
+            epoch=self._outgoing.epoch,
+            release=__version__,
+            request=request,
+            certificate=certificate,
+        )
+
     def _disconnect(self) -> None:
         if self._socket is not None:
             self._socket.close(linger=0)
@@ -268,7 +278,7 @@ class Uplink(Part):
         except TimeoutError:
             raise LinkLost(f"nothing could be sent for {SEND_SECONDS:.0f} s") from None
 
-    async def _next_frame(self) -> frames.FromMaster:
+    async def _next_frame(self, master: str) -> frames.FromMaster:
         assert self._socket is not None
         while True:
             parts = await self._socket.recv_multipart()
@@ -278,14 +288,13 @@ class Uplink(Part):
                     raise Refused("malformed", f"{len(parts)} frames, expected 1")
                 return frames.decode_from_master(parts[0])
             except Refused as refusal:
-                self._refusals.refused("uplink", refusal.reason, self._master.address, refusal.detail)
+                self._refusals.refused("uplink", refusal.reason, master, refusal.detail)
 
-    async def _receive(self) -> None:
-        master = self._master.address
+    async def _receive(self, master: str) -> None:
         while True:
-            match await self._next_frame():
-                case Deliver(job=job, remaining=remaining):
-                    await self._intake.accept_from_above(job, remaining, master)
+            match await self._next_frame(master):
+                case frames.SiteJob(job=job, remaining=remaining, sealed=sealed):
+                    await self._intake.accept_from_above(Parcel(job, tuple(sealed)), remaining, master)
                 case Cancel(jid=jid):
                     await self._intake.cancel_from_above(jid)
                 case frames.Confirmed(epoch=epoch, sequence=sequence):
@@ -296,6 +305,9 @@ class Uplink(Part):
                 case frames.RecordsConfirmed(revision=revision):
                     self._records_confirmed = max(self._records_confirmed, revision)
                     self._records_confirmation.set()
+                case frames.SiteTrust() as trust:
+                    if self._trust is not None:
+                        await self._trust.told(trust, master)
                 case frames.SiteRefused(state=state, reason=reason):
                     raise LinkLost(f"{state}: {reason}")
                 case frames.HelloAgain():
@@ -309,6 +321,24 @@ class Uplink(Part):
         except OutstationError as error:
             # What is confirmed but still on disk is let go with the next confirmation.
             log.error("confirmed items could not be let go sequence=%d error=%s", sequence, error.what)
+
+    async def _send_trust(self) -> None:
+        """Group keys and requests: what this master has not been told since this connection began."""
+        if self._trust is None:
+            return
+        sent: dict[tuple[type, str], frames.Told] = {}
+        while True:
+            self._trust.changed.clear()
+            known = {(type(entry), entry.site): entry for entry in self._trust.tells()}
+            news = [entry for key, entry in known.items() if sent.get(key) != entry]
+            for frame in frames.told_frames(news):
+                await self._send(frame)
+            sent = known
+            await self._trust.changed.wait()
+
+    async def _send_reseals(self) -> None:
+        while True:
+            await self._send(await self._reseals.get())
 
     async def _send_items(self) -> None:
         sent = self._confirmed

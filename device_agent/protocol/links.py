@@ -6,9 +6,30 @@ A lower floor states here what it needs; an upper floor satisfies it without inh
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Protocol
+from typing import Annotated, ClassVar, Protocol
 
-from device_agent.protocol.messages import Beat, Gone, Hello, Return
+from msgspec import Meta, Struct
+
+from device_agent.protocol import limits
+from device_agent.protocol.messages import Beat, Gone, Hello, Return, SiteId
+
+
+class Sealed(Struct, frozen=True, array_like=True):
+    """A job as its issuer signed and sealed it for one site: for all its devices (``device`` is "") or for one."""
+
+    site: SiteId
+    device: Annotated[str, Meta(max_length=128)]
+    body: Annotated[bytes, Meta(max_length=limits.MESSAGE_BYTES)]
+
+
+class Parcel(Struct, frozen=True):
+    """What travels of a job: its definition for the stations on the way, and what the devices believe.
+
+    The definition is the encoded ``Job``. A station holds it against the sealed part of its own site, where it can.
+    """
+
+    definition: bytes
+    sealed: tuple[Sealed, ...]
 
 
 class Downlink(Protocol):
@@ -19,8 +40,8 @@ class Downlink(Protocol):
 
     name: ClassVar[str]
 
-    async def deliver(self, job: bytes, remaining: float, names: Sequence[str]) -> None:
-        """Send a job, as its issuer encoded it, to these names. ``remaining`` is seconds until its expiry."""
+    async def deliver(self, parcel: Parcel, remaining: float, names: Sequence[str]) -> None:
+        """Send a job to these names. ``remaining`` is seconds until its expiry."""
 
     async def cancel(self, jid: str, names: Sequence[str]) -> None:
         """Tell these names not to start a job."""

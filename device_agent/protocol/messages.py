@@ -1,8 +1,8 @@
 """Messages between stations and devices, and the items a station sends up: typed, bounded, msgpack.
 
 ``decode_*`` returns a message or raises ``Refused`` with a reason to count; no bytes make it raise anything else.
-A job is encoded once by its issuer and carried as bytes, unchanged, to the device: what is signed there is what is
-checked here. The frames around it (``Deliver``) are routing hints and may differ at each hop.
+``Job`` is how stations speak of a job among themselves, and what a device makes of one that it has opened. On its way
+to devices it is a proof (``trust.signed_job``), carried as the bytes that its issuer signed.
 """
 
 from __future__ import annotations
@@ -35,6 +35,9 @@ Executions = Annotated[int, Meta(ge=0, lt=2**31)]
 Why = Annotated[str, Meta(max_length=limits.WHY_CHARACTERS)]
 Bitmap = Annotated[bytes, Meta(max_length=limits.DEVICES_PER_STATION // 8 + 1)]
 Tag = Annotated[str, Meta(min_length=1, max_length=512)]
+AuditName = Annotated[str, Meta(max_length=limits.AUDIT_NAME_CHARACTERS)]
+AuditText = Annotated[str, Meta(max_length=limits.AUDIT_TEXT_CHARACTERS)]
+AuditVerdict = Literal["allow", "deny", "hold"]
 WallSeconds = float
 Grains = dict[str, Any]
 
@@ -53,6 +56,10 @@ class Job(Struct, frozen=True, kw_only=True, tag="job"):
     expires: WallSeconds
     late: Late = "drop"
     run_limit: Annotated[float, Meta(gt=0, le=limits.RUN_LIMIT_MAX_SECONDS)] = limits.RUN_LIMIT_SECONDS
+    why: AuditText = ""
+    """The reason that was given for it."""
+    sealed: bool = False
+    """Its arguments are for single devices alone: the stations on the way do not know them."""
 
 
 # --- station to device ---------------------------------------------------------------------------------------------
@@ -85,14 +92,16 @@ class Confirm(Struct, frozen=True, tag="confirm"):
     """The returns for these jobs are on the station's disk; the device may forget them."""
 
     jids: Annotated[list[Jid], Meta(max_length=limits.OPEN_JOBS)]
-    bitmap: Bitmap | None = None
 
 
-class RollCall(Struct, frozen=True, tag="rollcall"):
-    """The station has just (re)started: say hello again."""
+class Certificate(Struct, frozen=True, tag="certificate"):
+    """A newer certificate of this device: another name, or another signer."""
+
+    body: Annotated[bytes, Meta(max_length=limits.CERTIFICATE_BYTES)]
 
 
-Downward = Welcome | Deliver | Cancel | Confirm | RollCall
+Downward = Welcome | Confirm | Certificate
+"""What comes in frames of a session. Jobs, cancellations and what is said to everybody are signed, and come bare."""
 
 # --- device to station ---------------------------------------------------------------------------------------------
 
@@ -138,7 +147,18 @@ class Return(Struct, frozen=True, kw_only=True, tag="return"):
     executions: Executions = 0
 
 
-Upward = Hello | Beat | Gone | Running | Return
+class Reseal(Struct, frozen=True, tag="reseal"):
+    """This job cannot be opened or judged as it is sealed: it may be sealed again, under the same jid."""
+
+    jid: Jid
+    reason: Annotated[str, Meta(max_length=64)]
+
+
+class EpochWanted(Struct, frozen=True, tag="epoch_wanted"):
+    """The device lacks the newest group key."""
+
+
+Upward = Hello | Beat | Gone | Running | Return | Reseal | EpochWanted
 
 # --- station to station: items of the spool ------------------------------------------------------------------------
 
@@ -200,7 +220,24 @@ class JobDefinition(Struct, frozen=True, tag="job_definition"):
     site: SiteId
 
 
-Item = Manifest | OutcomeRecord | Close | Event | JobDefinition
+class AuditRecord(Struct, frozen=True, kw_only=True, tag="audit"):
+    """Who asked for what at a site, and what was answered. ``mark`` names the row for ever: a start and a number."""
+
+    mark: Annotated[str, Meta(pattern=r"^[0-9a-f]{16}-[0-9]{1,18}$(?!\n)")]
+    site: SiteId
+    at: WallSeconds
+    user: AuditName
+    door: AuditName
+    action: AuditName
+    subject: AuditText
+    verdict: AuditVerdict
+    why: AuditText = ""
+    jid: AuditName = ""
+    fun: AuditName = ""
+    arguments: AuditText = ""
+
+
+Item = Manifest | OutcomeRecord | Close | Event | JobDefinition | AuditRecord
 
 # --- bytes ---------------------------------------------------------------------------------------------------------
 
@@ -247,10 +284,7 @@ def decode_job(body: bytes) -> Job:
 
 def decode_downward(body: bytes) -> Downward:
     """A message a station sent to a device. Raises ``Refused``."""
-    message = decode_bounded(_downward, body)
-    if isinstance(message, Deliver):
-        check_finite(message.remaining)
-    return message
+    return decode_bounded(_downward, body)
 
 
 def decode_upward(body: bytes) -> Upward:
@@ -275,6 +309,8 @@ def decode_item(body: bytes) -> Item:
     elif isinstance(item, Event):
         check_plain(item.data)
         check_finite(item.stamp)
+    elif isinstance(item, AuditRecord):
+        check_finite(item.at)
     return item
 
 

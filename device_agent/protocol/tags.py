@@ -8,6 +8,7 @@ from functools import lru_cache
 
 PRESENCE_CHANGE = "salt/presence/change"
 AUTH = "salt/auth"
+KEY = "salt/key"
 
 
 def job_new(jid: str) -> str:
@@ -28,6 +29,11 @@ def job_close(jid: str) -> str:
 def device_start(device: str) -> str:
     """A device joined or came back; Salt's tag for a minion's start."""
     return f"salt/minion/{device}/start"
+
+
+def device_cloned(device: str) -> str:
+    """Two machines speak with the identity of one device."""
+    return f"outstation/device/{device}/cloned"
 
 
 def site_change(site: str) -> str:

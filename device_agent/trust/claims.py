@@ -6,6 +6,7 @@ refused as ``claim_invalid`` and names the claim.
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final, TypeVar
 
 from device_agent.errors import Refused
@@ -48,11 +49,19 @@ THRESHOLD: Final = -70029
 MASTERS: Final = -70030
 RELEASES: Final = -70031
 MINIMUM: Final = -70032
+PASSWORD: Final = -70033
+PORT: Final = -70034
+AUTHORITY: Final = -70035
+TLS_PORT: Final = -70036
+STATE: Final = -70037
+ADDRESSES: Final = -70038
 
 NAMES: dict[int, str] = {value: name.lower() for name, value in list(globals().items()) if isinstance(value, int)}
 
 TIME_MAX: Final = 253_402_300_799
 """The last second of the year 9999."""
+
+TEXT_MAX: Final = 255
 
 T = TypeVar("T", int, bytes, str, list[Any], dict[Any, Any])
 
@@ -74,6 +83,14 @@ def take_if(
 def take_time(claims: dict[int, Any], label: int) -> int:
     """A time in whole seconds since 1970."""
     return take(claims, label, int, most=TIME_MAX)
+
+
+def take_matching(claims: dict[int, Any], label: int, pattern: str) -> str:
+    """A text of one form."""
+    value = take(claims, label, str, most=TEXT_MAX)
+    if not re.match(pattern, value):
+        raise Refused("claim_invalid", f"{NAMES.get(label, str(label))} is {value[:80]!r}")
+    return value
 
 
 def only(claims: dict[int, Any], *allowed: int) -> None:

@@ -15,11 +15,13 @@ from typing import Any, Final
 from device_agent.errors import Refused
 from device_agent.protocol import limits
 from device_agent.trust import codec
-from device_agent.trust.keys import KID_BYTES, SIGNATURE_BYTES, SigningKey, verify
+from device_agent.trust.keys import KID_BYTES, SIGNATURE_BYTES, SigningKey, kid, verify
 
 SIGN1_TAG: Final = b"\xd2"
 EDDSA: Final = -8
-_ALGORITHM, _KID, _TYP = 1, 4, 16
+HEADER_ALGORITHM: Final = 1
+HEADER_KID: Final = 4
+HEADER_TYP: Final = 16
 
 FindKey = Callable[[bytes], bytes]
 """From a kid to a public key; raises ``Refused`` when there is none that counts."""
@@ -46,7 +48,9 @@ class Unverified:
     signature: bytes
 
     def verified(self, public: bytes) -> Signed:
-        """Check the signature. Raises ``Refused``."""
+        """Check the signature. Raises ``Refused`` (``bad_signature``)."""
+        if kid(public) != self.kid:
+            raise Refused("bad_signature", "the kid is that of another key")
         verify(public, self.signature, self.content)
         return Signed(self.kid, self.claims, self.payload)
 
@@ -54,7 +58,7 @@ class Unverified:
 def sign(key: SigningKey, typ: str, claims: dict[int, Any]) -> bytes:
     """A signed proof."""
     payload = codec.encode(claims)
-    protected = codec.encode({_ALGORITHM: EDDSA, _KID: key.kid, _TYP: typ})
+    protected = codec.encode({HEADER_ALGORITHM: EDDSA, HEADER_KID: key.kid, HEADER_TYP: typ})
     signature = key.sign(_to_be_signed(protected, payload))
     return SIGN1_TAG + codec.encode([protected, {}, payload, signature])
 
@@ -74,15 +78,15 @@ def read(body: bytes, typ: str) -> Unverified:
     if unprotected != {} or len(signature) != SIGNATURE_BYTES:
         raise Refused("malformed", "an unprotected header, or a signature of another length")
     header = codec.decode(protected)
-    if type(header) is not dict or list(header) != [_ALGORITHM, _KID, _TYP]:
+    if type(header) is not dict or list(header) != [HEADER_ALGORITHM, HEADER_KID, HEADER_TYP]:
         raise Refused("malformed", "the header has algorithm, kid and typ")
-    if header[_ALGORITHM] != EDDSA:
-        raise Refused("wrong_algorithm", str(header[_ALGORITHM])[:40])
-    signer = header[_KID]
+    if type(header[HEADER_ALGORITHM]) is not int or header[HEADER_ALGORITHM] != EDDSA:
+        raise Refused("wrong_algorithm", str(header[HEADER_ALGORITHM])[:40])
+    signer = header[HEADER_KID]
     if type(signer) is not bytes or len(signer) != KID_BYTES:
         raise Refused("malformed", "a kid of another length")
-    if header[_TYP] != typ:
-        raise Refused("wrong_kind", f"{str(header[_TYP])[:40]}, expected {typ}")
+    if header[HEADER_TYP] != typ:
+        raise Refused("wrong_kind", f"{str(header[HEADER_TYP])[:40]}, expected {typ}")
     claims = codec.decode(payload)
     if type(claims) is not dict or not all(type(label) is int for label in claims):
         raise Refused("malformed", "claims are a map of whole numbers")
@@ -101,7 +105,7 @@ def kind(body: bytes) -> str:
         raise Refused("malformed", "not a COSE_Sign1")
     parts = codec.decode(body[1:])
     header = codec.decode(parts[0]) if type(parts) is list and parts and type(parts[0]) is bytes else None
-    typ = header.get(_TYP) if type(header) is dict else None
+    typ = header.get(HEADER_TYP) if type(header) is dict else None
     if type(typ) is not str:
         raise Refused("malformed", "a proof without a kind")
     return typ

@@ -2,24 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast, get_args
 
-from device_agent.errors import NotFound, UsageInvalid
+from device_agent.errors import NotFound, Refused, UsageInvalid
 from device_agent.protocol.messages import TargetType
 from device_agent.protocol.targeting import compile_target
+from device_agent.trust.device_certificate import read_device_certificate
+from device_agent.trust.keys import fingerprint
 from gateway.api.operation import Answer, Asked, Operation, whole
 from gateway.devices.device import Device
+from gateway.devices.enrolled import Enrolled
 from gateway.devices.registry import Registry
 from gateway.devices.sites import SiteBook
 
 PAGE = 1000
+ENROLLED_FACTS = (
+    "did",
+    "fingerprint",
+    "state",
+    "serial",
+    "model",
+    "proof",
+    "unproven",
+    "accepted_by",
+    "accepted_at",
+    "confirmed_at",
+)
+
+ByName = Callable[[str], Enrolled | None]
 
 
 class DevicesApi:
     """Operations on devices."""
 
-    def __init__(self, *, registry: Registry, site_book: SiteBook) -> None:
+    def __init__(self, *, registry: Registry, site_book: SiteBook, enrolled: ByName) -> None:
         self._registry = registry
+        self._enrolled = enrolled
         self._site_book = site_book
 
     def operations(self) -> list[Operation]:
@@ -93,6 +112,31 @@ class DevicesApi:
             "first_seen": device.first_seen,
             "agent": device.agent,
             "grains": device.grains,
+            **self._enrollment(device, own=own),
+        }
+
+    def _enrollment(self, device: Device, *, own: bool) -> dict[str, Any]:
+        """By which key it belongs here, who let it in, and when; of devices below what their site has told."""
+        enrolled = self._enrolled(device.id) if own else None
+        if enrolled is not None:
+            view = enrolled.view(device.site)
+            return {name: view[name] for name in ENROLLED_FACTS}
+        if not device.state:
+            return {}
+        facts: dict[str, Any] = {
+            "state": device.state,
+            "accepted_by": device.accepted_by,
+            "accepted_at": device.accepted_at,
+        }
+        try:
+            certificate = read_device_certificate(device.certificate)
+        except Refused:
+            return facts
+        return {
+            **facts,
+            "did": certificate.did_text,
+            "fingerprint": fingerprint(certificate.sig),
+            "unproven": certificate.unproven,
         }
 
 

@@ -1,4 +1,4 @@
-"""Jobs in the API: issue, list, show, watch, cancel."""
+"""Jobs in the API: issue, list, show, watch, cancel, release."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from device_agent.errors import UsageInvalid
 from gateway.api.operation import Answer, Asked, Operation, whole
 from gateway.jobs.accept import Acceptance, JobRequest
 from gateway.jobs.deliver import Delivery
-from gateway.jobs.open_jobs import OpenJobs
+from gateway.jobs.open_jobs import LOCAL, OpenJobs
+from gateway.jobs.permission import Permission
 from gateway.jobs.views import JobViews
+from gateway.store.writer import Statement
 
 PAGE = 1000
 KEEPALIVE_SECONDS = 10.0
@@ -29,26 +31,55 @@ class JobsApi:
         views: JobViews,
         open_jobs: OpenJobs,
         stopping: asyncio.Event,
+        permission: Permission | None = None,
     ) -> None:
         self._acceptance = acceptance
         self._delivery = delivery
         self._views = views
         self._open_jobs = open_jobs
         self._stopping = stopping
+        self._permission = permission
 
     def operations(self) -> list[Operation]:
         """The table."""
         return [
-            Operation("POST", "/jobs", "Issue a job", self._issue, body=JobRequest, status=201),
+            Operation(
+                "POST",
+                "/jobs",
+                "Issue a job",
+                self._issue,
+                body=JobRequest,
+                status=201,
+                needs="run",
+                action="run",
+                own_row=True,
+            ),
             Operation(
                 "GET",
                 "/jobs",
                 "The newest jobs",
                 self._list,
-                query={"limit": "at most so many, up to 1000; default 50", "state": "open or closed"},
+                query={"limit": "at most so many, up to 1000; default 50", "state": "open, held or closed"},
             ),
             Operation("GET", "/jobs/{jid}", "One job", self._show),
-            Operation("POST", "/jobs/{jid}/cancel", "Stop a job where it has not started", self._cancel),
+            Operation(
+                "POST",
+                "/jobs/{jid}/cancel",
+                "Stop a job where it has not started",
+                self._cancel,
+                needs="run",
+                action="cancel",
+                own_row=True,
+            ),
+            Operation(
+                "POST",
+                "/jobs/{jid}/release",
+                "Let a held job go",
+                self._release,
+                needs="release",
+                action="release",
+                own_row=True,
+            ),
             Operation(
                 "GET",
                 "/jobs/{jid}/outcomes",
@@ -65,15 +96,15 @@ class JobsApi:
 
     async def _issue(self, asked: Asked) -> Answer:
         request: JobRequest = asked.body
-        # Whoever the kernel says is asking; a name given in the request only stands beside it.
+        # Whoever the kernel or a token says is asking; a name given in the request only stands beside it.
         claimed = f" ({request.user})" if request.user and request.user != asked.user else ""
-        jid = await self._acceptance.submit(request, f"{asked.user}{claimed}"[:128])
+        jid = await self._acceptance.submit(request, f"{asked.operator}{claimed}"[:128], asked.operator)
         return await self._views.one(jid)
 
     async def _list(self, asked: Asked) -> Answer:
         state = asked.query.get("state")
-        if state not in (None, "open", "closed"):
-            raise UsageInvalid("no such state of a job", where="state", found=state, allowed="open, closed")
+        if state not in (None, "open", "held", "closed"):
+            raise UsageInvalid("no such state of a job", where="state", found=state, allowed="open, held, closed")
         return {"jobs": await self._views.newest(whole(asked, "limit", 50, PAGE), state)}
 
     async def _show(self, asked: Asked) -> Answer:
@@ -86,7 +117,22 @@ class JobsApi:
             raise UsageInvalid(
                 f"job {jid} has ended", error_id="job.not_open", found=str(view["counts"]), allowed="an open job"
             )
-        await self._delivery.cancel(jid)
+        opened = self._open_jobs.get(jid)
+        beside: list[Statement] = []
+        if self._permission is not None and opened is not None:
+            beside = await self._permission.cancelling(asked.operator, opened.job)
+        await self._delivery.cancel(jid, beside)
+        return await self._views.one(jid)
+
+    async def _release(self, asked: Asked) -> Answer:
+        jid = asked.path["jid"]
+        await self._views.one(jid)
+        opened = self._open_jobs.get(jid)
+        beside: list[Statement] = []
+        if self._permission is not None and opened is not None and opened.held:
+            here = opened.origin == LOCAL
+            beside = await self._permission.releasing(asked.operator, opened.job, issued_here=here)
+        await self._delivery.release(jid, beside)
         return await self._views.one(jid)
 
     async def _outcomes(self, asked: Asked) -> Answer:

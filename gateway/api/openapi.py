@@ -10,6 +10,7 @@ import msgspec
 
 from device_agent import __version__
 from gateway.api.operation import Operation
+from gateway.devices.policy import NEED_WORDS
 
 _ERROR = {
     "type": "object",
@@ -36,7 +37,12 @@ def document(operations: Sequence[Operation]) -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {"title": "Outstation station", "version": __version__},
         "paths": paths,
-        "components": {"schemas": {**components, "Error": _ERROR}},
+        "components": {
+            "schemas": {**components, "Error": _ERROR},
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+        # At the unix socket the kernel says who asks, so no token is wanted there.
+        "security": [{}, {"token": []}],
     }
 
 
@@ -45,6 +51,7 @@ def _described(operation: Operation, bodies: dict[type[Any], dict[str, Any]]) ->
     error = {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}}
     described: dict[str, Any] = {
         "summary": operation.summary,
+        "description": f"Who asks must be allowed to {NEED_WORDS[operation.need]}.",
         "parameters": [
             *(
                 {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
@@ -58,8 +65,10 @@ def _described(operation: Operation, bodies: dict[type[Any], dict[str, Any]]) ->
         "responses": {
             str(operation.status): {"description": "done", "content": {media: {"schema": {}}}},
             "400": {"description": "the request is wrong", **error},
+            "401": {"description": "nobody knows who asks", **error},
             "403": {"description": "refused by policy", **error},
             "404": {"description": "no such thing", **error},
+            "429": {"description": "too many wrong tokens from this address", **error},
             "500": {"description": "the station could not", **error},
         },
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,19 +11,31 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
 from device_agent.errors import NotFound, NotRunning, OutstationError, PolicyRefused, UsageInvalid
+from device_agent.protocol.messages import AuditVerdict
+from gateway.api.door import NOBODY, Door, TokenRefused, TooManyFailures
+from gateway.audit.book import Deed
+from gateway.devices.policy import Need, Operator, not_allowed, without_file
 
 BODY_BYTES = 1024 * 1024
+NOTED = frozenset({"policy.role", "policy.rule", "policy.own_job"})
+"""Refusals that whoever made them has put into the audit, with more than is known here."""
+
 _json = msgspec.json.Encoder()
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A request, decoded: path and query parameters as text, the body as its type, and who asks."""
+    """A request, decoded: path and query parameters as text, the body as its type, and who asks by which door."""
 
     path: Mapping[str, str]
     query: Mapping[str, str]
     body: Any
-    user: str
+    operator: Operator
+
+    @property
+    def user(self) -> str:
+        """The name of who asks."""
+        return self.operator.name
 
 
 Answer = Mapping[str, Any] | AsyncIterator[Mapping[str, Any] | None] | str
@@ -32,7 +44,12 @@ Handler = Callable[[Asked], Awaitable[Answer]]
 
 @dataclass(frozen=True)
 class Operation:
-    """One method on one path. ``query`` maps a parameter to its description; ``stream`` answers in JSON lines."""
+    """One method on one path. ``query`` maps a parameter to its description; ``stream`` answers in JSON lines.
+
+    ``needs`` is what who asks must be allowed to do: looking, for what only looks, and otherwise all, unless it is said
+    here. With an ``action`` it is kept for the audit under this word, refused or done; ``own_row`` says that what was
+    done is kept by its handler, with more than is known here.
+    """
 
     method: str
     path: str
@@ -43,10 +60,21 @@ class Operation:
     status: int = 200
     stream: bool = False
     text: bool = False
+    needs: Need | None = None
+    action: str = ""
+    own_row: bool = False
+
+    @property
+    def need(self) -> Need:
+        """What who asks must be allowed to do."""
+        return self.needs or ("view" if self.method == "GET" else "admin")
 
     async def serve(self, request: Request) -> Response:
         """Answer one request; an ``OutstationError`` becomes its JSON with the fitting status."""
+        operator: Operator = request.scope.get("operator", NOBODY)
+        door: Door | None = request.scope.get("door")
         try:
+            await self._admit(operator, door, request)
             unknown = sorted(set(request.query_params) - set(self.query))
             if unknown:
                 raise UsageInvalid(
@@ -59,16 +87,41 @@ class Operation:
                 path={name: str(value) for name, value in request.path_params.items()},
                 query=dict(request.query_params),
                 body=await self._read(request),
-                user=_asker(request),
+                operator=operator,
             )
             answer = await self.handler(asked)
+            if self.action and not self.own_row and door is not None:
+                await door.note(self._deed(operator, request, "allow"))
         except OutstationError as error:
+            if door is not None and error.error_id.startswith("policy.") and error.error_id not in NOTED:
+                await door.note_denied(self._deed(operator, request, "deny", f"{error.what}; {error.found or ''}"))
             return failure(error)
         if isinstance(answer, str):
             return Response(answer, media_type="text/plain; version=0.0.4")
         if isinstance(answer, Mapping):
             return Response(_json.encode(answer), self.status, media_type="application/json")
-        return StreamingResponse(_lines(answer), media_type="application/x-ndjson")
+        still_may = (lambda: door.still_may(operator, self.need)) if door is not None else (lambda: True)
+        return StreamingResponse(_lines(answer, still_may), media_type="application/x-ndjson")
+
+    async def _admit(self, operator: Operator, door: Door | None, request: Request) -> None:
+        if operator.may(self.need):
+            return
+        policy = door.policy if door is not None else without_file("")
+        refused = not_allowed(policy, operator, self.need, f"{self.method} {request.url.path}: {self.summary}")
+        if door is not None:
+            await door.note_denied(self._deed(operator, request, "deny", f"{refused.what}; {operator.role_words()}"))
+        raise refused
+
+    def _deed(self, operator: Operator, request: Request, verdict: AuditVerdict, why: str = "") -> Deed:
+        return Deed(
+            user=operator.name,
+            door=operator.door,
+            action=self.action or f"{self.method} {self.path}",
+            subject=" ".join(str(value) for value in request.path_params.values()),
+            verdict=verdict,
+            why=why,
+            jid=str(request.path_params.get("jid", "")),
+        )
 
     async def _read(self, request: Request) -> Any:
         if self.body is None:
@@ -104,6 +157,10 @@ def whole(asked: Asked, name: str, default: int, most: int) -> int:
 def failure(error: OutstationError) -> Response:
     """An error as JSON."""
     match error:
+        case TokenRefused():
+            status = 401
+        case TooManyFailures():
+            status = 429
         case NotFound():
             status = 404
         case UsageInvalid():
@@ -114,16 +171,18 @@ def failure(error: OutstationError) -> Response:
             status = 503
         case _:
             status = 500
-    return Response(_json.encode({"error": error.fields()}), status, media_type="application/json")
+    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
+    return Response(_json.encode({"error": error.fields()}), status, headers, "application/json")
 
 
-async def _lines(answers: AsyncIterator[Mapping[str, Any] | None]) -> AsyncIterator[bytes]:
+async def _lines(
+    answers: AsyncIterator[Mapping[str, Any] | None], still_may: Callable[[], bool]
+) -> AsyncIterator[bytes]:
     async for answer in answers:
+        # Whose token was revoked while he listened hears no more of it.
+        if not still_may():
+            if isinstance(answers, AsyncGenerator):
+                await answers.aclose()
+            return
         # None is a keepalive: an empty line, which readers skip.
         yield b"\n" if answer is None else _json.encode(answer) + b"\n"
-
-
-def _asker(request: Request) -> str:
-    """Who asks: the server's protocol puts the user of the socket's other end in the place of an address."""
-    client = request.scope.get("client")
-    return str(client[0]) if client else "unknown"

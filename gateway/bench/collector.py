@@ -63,17 +63,16 @@ class Collector:
         """Of the process."""
         return self._running.pid
 
-    def round(self, payload: bytes, acknowledge: bytes, answers: int, mark: bytes, good: bytes) -> float:
-        """Publish, and collect this many answers with this mark; the seconds it took.
+    def round(self, payload: bytes, acknowledge: bytes, answers: int, least: int) -> float:
+        """Publish, and collect this many answers of at least so many bytes; the seconds it took.
 
-        ``acknowledge`` is published afterwards. Raises ``StationFailed`` when not every answer came and was good.
+        ``acknowledge`` is published afterwards. Raises ``StationFailed`` when not every answer came.
         """
         asked = {
             "publish": payload.hex(),
             "acknowledge": acknowledge.hex(),
             "answers": answers,
-            "mark": mark.hex(),
-            "good": good.hex(),
+            "least": least,
         }
         self._say(asked)
         answer = self._answer(ROUND_SECONDS * 2)

@@ -2,16 +2,22 @@
 
 Ours is measured by the master itself: from the moment its API takes the job to the moment it closes it, which is after
 the last return is committed there. The reference publishes the very message a gateway would, and counts answers on a
-raw socket; meanwhile the gateway is stopped, so that nobody else is served. Both are measured after one round of
+raw socket; meanwhile the gateway is stopped, so that nobody else is served. Devices verify, open, run and seal in both;
+whether they did is asked of them, since the reference cannot read their answers. Both are measured after one round of
 warming up, once every process has become quiet.
 """
 
 from __future__ import annotations
 
+import json
+import secrets
 import signal
 import socket
+import sqlite3
 import time
+from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 
 import msgspec
 
@@ -19,17 +25,23 @@ from device_agent.clock import Clock
 from device_agent.errors import EXIT_OK, StationFailed
 from device_agent.protocol import bitmap, limits, topics
 from device_agent.protocol.jid import JidMaker
-from device_agent.protocol.messages import Confirm, Deliver, Job, encode
 from device_agent.swarm import allow_open_files
+from device_agent.trust import notices
+from device_agent.trust.deliveries import job_delivery
+from device_agent.trust.replay import next_seq
+from device_agent.trust.signed_job import ALL, SALT_BYTES, JobHeader, Order, seal_for_group
 from gateway.bench.collector import Collector
 from gateway.bench.figures import Measured, Used, middle, record, show
 from gateway.bench.usage import Usage, cpu_seconds, usages
 from gateway.broker.mosquitto import find_mosquitto, settings_text
 from gateway.cli.client import StationClient
+from gateway.cli.fleet_views import shown, site_token
 from gateway.cli.output import Output, standard_output
 from gateway.cli.text import safe
+from gateway.fleet.rehearsed import RehearsedFleet
+from gateway.fleet.station_files import StationFiles
 from gateway.jobs.collect import CONFIRM_SECONDS
-from gateway.rehearsal import Rehearsal, free_port
+from gateway.rehearsal import Rehearsal, free_ports, join_token
 
 BENCH = "fanout"
 FUNCTION = "test.ping"
@@ -57,8 +69,10 @@ QUIET_WINDOW_SECONDS = 0.8
 QUIET_CPU_SHARE = 0.15
 """Of one core, for all processes together: ten thousand devices that only watch their clocks take less."""
 
-OK_ON_THE_WIRE = b"\xa7outcome\xa2ok"
-"""The field of a return that says ok, in msgpack."""
+ANSWER_BYTES = 100
+"""A sealed return is longer than this, a sealed word that a device is still there is shorter."""
+
+REPORT_SECONDS = 30.0
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -106,7 +120,9 @@ class Fanout:
         self._output = output
         self._clock = Clock()
         self._jids = JidMaker()
-        self._port = 0
+        self._fleet = RehearsedFleet(rehearsal.folder / "fleet")
+        self._sites_port, self._port, self._enroll_port = free_ports(3)
+        self._seq = 0
         self._master = Witness(rehearsal.socket_of(MASTER))
         self._gateway = Witness(rehearsal.socket_of(SITE))
 
@@ -114,21 +130,27 @@ class Fanout:
         """Start everything, and wait until every device is present at the master."""
         self._say("starting a broker, a master and a gateway")
         self._start_broker()
-        master = self._rehearsal.start_master(MASTER)
-        broker = {"mode": "external", "host": HOST, "port": self._port}
-        self._rehearsal.start_gateway(SITE, master, broker)
+        folder = self._rehearsal.folder
+        self._fleet.add_master(MASTER, folder / MASTER, address=f"tcp://{HOST}:{self._sites_port}")
+        self._rehearsal.master_settings(MASTER, self._sites_port)
+        master = self._rehearsal.run_station(MASTER, "master")
+        broker = {"mode": "external", "host": HOST, "port": self._port, "enroll_port": self._enroll_port}
+        self._rehearsal.gateway_settings(SITE, broker)
+        self._fleet.join(folder / SITE, site_token(master, None).token)
+        gateway = self._rehearsal.run_station(SITE, "gateway")
         self._rehearsal.wait_until(
             lambda: any(key.site == SITE for key in master.keys().keys), KEY_SECONDS, "the gateway has shown its key"
         )
         master.decide_key(SITE, "accept", None)
-        self._rehearsal.start_swarm(self._devices, SITE, self._port)
+        self._rehearsal.wait_until(lambda: shown(gateway).joined, KEY_SECONDS, "the gateway has its certificate")
+        self._rehearsal.start_swarm(self._devices, join_token(gateway, uses=self._devices))
         self._wait_present()
 
     def repeat(self) -> Measured:
         """Measure ours and the reference once each. Raises ``StationFailed`` when any answer is missing."""
         if SITE not in self._rehearsal.children:
             self._say("starting the gateway again")
-            self._rehearsal.restart_gateway(SITE)
+            self._rehearsal.run_station(SITE, "gateway")
             self._wait_present()
         self._say("measuring the whole system")
         self._job()
@@ -157,9 +179,10 @@ class Fanout:
         program = find_mosquitto()
         if program is None:
             raise StationFailed("mosquitto is not installed", error_id="bench.no_broker", hint="apt install mosquitto")
-        self._port = free_port()
         settings = self._rehearsal.folder / "mosquitto.conf"
-        settings.write_text(settings_text(HOST, self._port), encoding="utf-8")
+        # Who may come in is not what is measured: this broker lets everybody in.
+        doors = settings_text(HOST, self._port) + f"listener {self._enroll_port} {HOST}\n"
+        settings.write_text(doors, encoding="utf-8")
         self._rehearsal.start("mosquitto", [program, "-c", str(settings)])
         self._rehearsal.wait_until(lambda: _accepts(HOST, self._port), BROKER_SECONDS, "the broker accepts connections")
 
@@ -213,7 +236,7 @@ class Fanout:
 
     def _reference(self) -> Timed:
         """The same message published by the reference, and the same answers counted."""
-        where = (topics.device_up(SITE, "+", "ret"), topics.group_job(SITE), topics.group_ack(SITE))
+        where = (topics.device_up(SITE, "+", "f"), topics.group_job(SITE), topics.group_ack(SITE))
         with Collector(HOST, self._port, *where) as collector:
             self._reference_round(collector)
             return self._reference_round(collector)
@@ -223,17 +246,52 @@ class Fanout:
         pids = {**self._pids(), "reference": collector.pid}
         jid, payload, acknowledge = self._as_published()
         before = usages(pids)
-        seconds = collector.round(payload, acknowledge, self._devices, jid.encode(), OK_ON_THE_WIRE)
-        return Timed(seconds, _since(before, usages(pids)))
+        seconds = collector.round(payload, acknowledge, self._devices, ANSWER_BYTES)
+        used = _since(before, usages(pids))
+        executed = self._executed(jid)
+        if executed != {"devices": self._devices, "executions": self._devices, "most": 1}:
+            raise StationFailed(
+                "the devices did not do the work, so there is no figure",
+                error_id="bench.incomplete",
+                found=str(executed),
+                allowed=f"{self._devices} devices, each of which ran it once",
+            )
+        return Timed(seconds, used)
 
     def _as_published(self) -> tuple[str, bytes, bytes]:
-        """A fresh job's jid, and what a gateway publishes for it: the job to every device, and the confirmation."""
+        """A fresh job's jid, and what a gateway publishes for it: the job to every device, and the confirmation.
+
+        Signed and sealed with the keys of the gateway, which is stopped.
+        """
+        state = self._rehearsal.folder / SITE
+        signing, _ = StationFiles(state).keys()
+        epoch, key = _group_key(state / "station.sqlite", signing.kid)
         now = self._clock.wall()
-        seconds = limits.JOB_EXPIRY_SECONDS
-        job = Job(jid=self._jids.next(now), tgt="*", fun=FUNCTION, user="bench", issued=now, expires=now + seconds)
+        self._seq = next_seq(self._seq, now)
+        header = JobHeader(
+            sub=ALL,
+            site=SITE,
+            issued=int(now),
+            expires=int(now + limits.JOB_EXPIRY_SECONDS),
+            jid=self._jids.next(now),
+            seq=self._seq,
+            tgt="*",
+            epoch=epoch,
+        )
+        job = seal_for_group(signing, header, Order(fun=FUNCTION, user="bench"), key, secrets.token_bytes(SALT_BYTES))
         # Places are given from 0 on, and these are the only devices this site ever had.
         everyone = bitmap.pack(range(self._devices))
-        return job.jid, encode(Deliver(encode(job), seconds, everyone)), encode(Confirm([job.jid], everyone))
+        acknowledge = notices.sign_ack(signing, site=SITE, jids=[header.jid], bitmap=everyone, issued=int(now))
+        return header.jid, job_delivery(job, limits.JOB_EXPIRY_SECONDS, everyone), acknowledge
+
+    def _executed(self, jid: str) -> dict[str, int]:
+        """What the devices counted of a job, each for itself."""
+        report = self._rehearsal.folder / "swarm.json"
+        report.unlink(missing_ok=True)
+        self._rehearsal.children["swarm"].process.send_signal(signal.SIGUSR1)
+        self._rehearsal.wait_until(report.exists, REPORT_SECONDS, "the devices have written their report")
+        executed: dict[str, int] = json.loads(report.read_bytes())["executed"].get(jid, {})
+        return executed
 
     def _pids(self) -> dict[str, int]:
         return {_shown(name): child.process.pid for name, child in self._rehearsal.children.items()}
@@ -274,6 +332,14 @@ def main(devices: int, repeat: int, as_json: bool) -> int:
         times = "once" if repeat == 1 else f"{repeat} times"
         show(output, f"one {FUNCTION} to {devices:,} devices, {times}, every answer ok", MEANING, repeats)
     return EXIT_OK
+
+
+def _group_key(store: Path, kid: bytes) -> tuple[int, bytes]:
+    """The newest group key in a stopped gateway's store."""
+    with closing(sqlite3.connect(store)) as connection:
+        found = connection.execute("SELECT epoch, key FROM epochs WHERE kid = ? ORDER BY epoch DESC", (kid,)).fetchone()
+    assert found is not None
+    return found[0], found[1]
 
 
 def _accepts(host: str, port: int) -> bool:

@@ -5,9 +5,8 @@ Python's own library and knows nothing of jobs or devices: it publishes bytes it
 
 Lines of JSON on standard input: first where the broker is and what to subscribe to (``host``, ``port``, ``filter``,
 ``seconds``, ``acknowledge_topic``, ``topic``), then for each round what to publish (``publish``, ``acknowledge``), how
-many ``answers`` to wait for, the ``mark`` by which an answer to this round is known from a belated one, and what a good
-one has in it (``good``), all bytes as hexadecimal. Lines of JSON on standard output: ``ready``, then for each round
-``answers`` (the good ones) and ``seconds``, or ``error``.
+many ``answers`` to wait for, and how many bytes one has at ``least``; bytes are hexadecimal. Lines of JSON on standard
+output: ``ready``, then for each round ``answers`` and ``seconds``, or ``error``.
 """
 
 from __future__ import annotations
@@ -56,8 +55,8 @@ def publish(topic: str, payload: bytes) -> bytes:
     return packet(0x30, field(topic.encode()) + payload)
 
 
-def take(data: bytes, mark: bytes, seen: dict[bytes, bytes]) -> bytes:
-    """Put the topic and payload of every complete PUBLISH with the mark into ``seen``; returns what is not complete."""
+def take(data: bytes, least: int, seen: set[bytes]) -> bytes:
+    """Put the topic of every complete PUBLISH with so large a payload into ``seen``; returns what is not complete."""
     place, total = 0, len(data)
     while total - place >= 2:
         length, body, shift = data[place + 1], place + 2, 0
@@ -78,9 +77,8 @@ def take(data: bytes, mark: bytes, seen: dict[bytes, bytes]) -> bytes:
             break
         if data[place] == 0x30:
             start = body + 2 + (data[body] << 8 | data[body + 1])
-            payload = data[start:end]
-            if mark in payload:
-                seen[data[body + 2 : start]] = payload
+            if end - start >= least:
+                seen.add(data[body + 2 : start])
         place = end
     return data[place:] if place else data
 
@@ -98,10 +96,10 @@ def exactly(connection: socket.socket, expected: bytes, what: str) -> None:
 
 
 def measure(
-    connection: socket.socket, message: bytes, mark: bytes, answers: int, seconds: float
-) -> tuple[float, dict[bytes, bytes]]:
+    connection: socket.socket, message: bytes, least: int, answers: int, seconds: float
+) -> tuple[float, set[bytes]]:
     """Send, and collect answers with distinct topics: the seconds until the last, and what came in time."""
-    seen: dict[bytes, bytes] = {}
+    seen: set[bytes] = set()
     rest = b""
     begun = time.perf_counter()
     connection.sendall(message)
@@ -110,18 +108,17 @@ def measure(
             piece = connection.recv(RECEIVED_BYTES)
             if not piece:
                 raise ConnectionError("the broker closed the connection")
-            rest = take(rest + piece if rest else piece, mark, seen)
+            rest = take(rest + piece if rest else piece, least, seen)
     except TimeoutError:
         pass
     return time.perf_counter() - begun, seen
 
 
 def one_round(connection: socket.socket, told: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
-    """Publish, collect, and only then look into what came."""
+    """Publish and collect."""
     message = publish(told["topic"], bytes.fromhex(asked["publish"]))
-    mark, good = bytes.fromhex(asked["mark"]), bytes.fromhex(asked["good"])
-    seconds, seen = measure(connection, message, mark, asked["answers"], told["seconds"])
-    return {"answers": sum(good in payload for payload in seen.values()), "seconds": seconds}
+    seconds, seen = measure(connection, message, asked["least"], asked["answers"], told["seconds"])
+    return {"answers": len(seen), "seconds": seconds}
 
 
 def run(lines: Any, out: Any) -> None:

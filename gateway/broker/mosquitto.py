@@ -1,18 +1,24 @@
-"""Mode ``managed``: a mosquitto of our own, with our settings, that dies with its station.
+"""Mode ``managed``: a mosquitto of our own, with our settings and rules, that dies with its station.
 
 Debian's defaults drop 80 to 90 % of 10,000 simultaneous answers (queue and in-flight limits, each answer already
 acknowledged to its sender), so both limits are lifted; devices use QoS 0 and clean sessions, so nothing queues for
-them, and our own confirmation and resend are the guarantee. Only loopback is served: what travels is not sealed yet.
+them, and our own confirmation and resend are the guarantee.
+
+Rules are files and a SIGHUP. mosquitto 2.0 forgets a SIGHUP that comes while it reads, and says nowhere that it has
+read. So each change brings a new password for a user who may do nothing, and the signal is repeated until that password
+is taken: then the rules are in force, and whoever has no place in them is disconnected.
 """
 
 from __future__ import annotations
 
 import asyncio
-import ipaddress
+import contextlib
+import fcntl
 import logging
 import os
 import pwd
 import shutil
+import signal
 import socket
 import tempfile
 from asyncio.subprocess import DEVNULL, PIPE, Process
@@ -20,9 +26,23 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
+from device_agent.clock import Clock
 from device_agent.errors import ConfigInvalid, StationFailed
-from device_agent.protocol import limits
+from device_agent.mqtt import BrokerAddress
+from gateway.broker.folder import RulesFolder
+from gateway.broker.login import lets_in
 from gateway.broker.part import BrokerPart
+from gateway.broker.passwords import hash_password, new_password
+from gateway.broker.rules import (
+    CANARY_USER,
+    PACKET_BYTES,
+    SERVER_CERTIFICATE,
+    SERVER_KEY,
+    SETTINGS_FILE,
+    STATION_SOCKET,
+    BrokerRules,
+)
+from gateway.broker.tls import AUTHORITY_FILE, TlsAuthority
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +52,24 @@ PORT_RETRIES = 20
 PORT_RETRY_SECONDS = 0.25
 """A broker that died with its station a moment ago may still hold the port."""
 
+TAKE_SECONDS = 10.0
+SIGNAL_SECONDS = 1.0
+"""A signal after which nothing has changed for so long was forgotten, and is sent again."""
+
+LOOK_SECONDS = 0.02
+
 BROKER_USER = "mosquitto"
+
+EXPECTED_WORDS = (
+    "does not contain '%c' or '%u'",
+    "Unable to set TCP_NODELAY",
+    "Reloading config.",
+    "Opening ",
+    "Config loaded from",
+    "mosquitto version",
+)
+"""What it says of itself, and warnings about what is meant so: the group's topics are everybody's, and a unix socket
+has no such option."""
 
 
 def find_mosquitto() -> str | None:
@@ -41,7 +78,7 @@ def find_mosquitto() -> str | None:
 
 
 def settings_text(host: str, port: int) -> str:
-    """The broker's whole configuration (mosquitto.conf(5))."""
+    """The configuration of a broker without rules: for measuring the broker itself, never for a site."""
     return "\n".join(
         [
             f"listener {port} {host}",
@@ -50,8 +87,7 @@ def settings_text(host: str, port: int) -> str:
             "max_queued_messages 0",
             "max_inflight_messages 0",
             "set_tcp_nodelay true",
-            # The topic and its header come on top of the payload.
-            f"max_packet_size {limits.MESSAGE_BYTES + 2048}",
+            f"max_packet_size {PACKET_BYTES}",
             "log_dest stderr",
             "log_type error",
             "log_type warning",
@@ -61,36 +97,47 @@ def settings_text(host: str, port: int) -> str:
     )
 
 
-def refuse_open_address(host: str) -> None:
-    """Raise ``ConfigInvalid`` unless the address is loopback."""
-    try:
-        loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        loopback = False
-    if not loopback:
-        raise ConfigInvalid(
-            "a broker of our own serves only this machine in this release, since messages are not sealed yet",
-            where="broker.host",
-            found=host,
-            allowed="127.0.0.1, ::1 or localhost",
-            hint="set broker.host to 127.0.0.1, or use broker.mode external with a broker you protect",
-        )
-
-
 class Mosquitto(BrokerPart):
-    """The broker's process."""
+    """The broker's process and the folder of its files."""
 
     drain_seconds: ClassVar[float] = STOP_SECONDS
 
-    def __init__(self, host: str, port: int) -> None:
-        super().__init__(host, port)
-        self._folder: Path | None = None
+    def __init__(
+        self,
+        *,
+        site: str,
+        state_dir: Path,
+        host: str,
+        port: int,
+        enroll_port: int,
+        tls_port: int | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        super().__init__(
+            site=site,
+            host=host,
+            port=port,
+            enroll_port=enroll_port,
+            tls_port=tls_port,
+            authority=TlsAuthority(state_dir / AUTHORITY_FILE, site, clock) if tls_port is not None else None,
+        )
+        self._station_user = f"station-{os.urandom(8).hex()}"
+        self._station_password = new_password()
+        self._station_hash = hash_password(self._station_password)
+        self._socket = ""
+        self._rules: BrokerRules | None = None
+        self._folder: RulesFolder | None = None
+        self._lock: int | None = None
         self._process: Process | None = None
         self._stopping = False
 
+    def station_address(self) -> BrokerAddress:
+        """The unix socket in the broker's folder, and a user made for this run."""
+        return BrokerAddress(unix_socket=self._socket, username=self._station_user, password=self._station_password)
+
     async def open(self) -> None:
-        """Start it and wait until it accepts. Raises ``ConfigInvalid`` when it cannot be started."""
-        refuse_open_address(self.host)
+        """Start it and wait until it lets us in. Raises ``ConfigInvalid`` when it cannot be started."""
+        await super().open()
         program = find_mosquitto()
         if program is None:
             raise ConfigInvalid(
@@ -100,26 +147,19 @@ class Mosquitto(BrokerPart):
                 allowed="managed with mosquitto installed, external, or embedded (up to 200 devices)",
                 hint="apt install mosquitto",
             )
-        self._folder = Path(tempfile.mkdtemp(prefix="outstation-broker-"))
-        # The broker's own user must be able to read it; there is nothing secret in it.
-        self._folder.chmod(0o755)
-        settings = self._folder / "mosquitto.conf"
-        settings.write_text(settings_text(self.host, self.port), encoding="utf-8")
+        settings = self._make_folder()
+        canary = self._write()
         for attempt in range(PORT_RETRIES):
-            failure = self._taken() or await self._start([*_prefix(), program, "-c", str(settings)])
+            taken = self._taken()
+            failure = taken[1] if taken else await self._start([*_prefix(), program, "-c", str(settings)], canary)
             if failure is None:
                 break
             if "Address already in use" not in failure or attempt == PORT_RETRIES - 1:
-                raise ConfigInvalid(
-                    "the broker did not start",
-                    where=f"broker.port {self.port}",
-                    found=failure or "it ended without a word",
-                    allowed="a free port on this machine",
-                    hint=f"see what uses it: ss -ltnp 'sport = :{self.port}'",
-                )
+                raise self._not_started(taken[0] if taken else f"broker.port {self.port}", failure)
             await asyncio.sleep(PORT_RETRY_SECONDS)
-        log.info("broker running host=%s port=%d", self.host, self.port)
+        log.info("broker running host=%s port=%d enroll_port=%d", self.host, self.port, self.enroll_port)
         self.spawn(self._read_log(), "log")
+        self._start_applying()
 
     def expect_end(self) -> None:
         """From now on its end is no failure."""
@@ -140,56 +180,142 @@ class Mosquitto(BrokerPart):
             except TimeoutError:
                 process.kill()
                 await process.wait()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
         if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            shutil.rmtree(self._folder.path, ignore_errors=True)
 
     def status(self) -> Mapping[str, Any]:
         """As the API shows it."""
         pid = self._process.pid if self._process is not None else None
-        return {"mode": "managed", "host": self.host, "port": self.port, "pid": pid}
+        return {**self._status("managed"), "pid": pid}
 
-    def _taken(self) -> str | None:
-        """Whether somebody else has the port: what answers there would pass for ours."""
+    # --- rules ---------------------------------------------------------------------------------------------------
+
+    def _make_folder(self) -> Path:
+        """A folder that only the broker's user may enter; returns the path of the settings in it."""
+        path = Path(tempfile.mkdtemp(prefix="outstation-broker-"))
+        owner = _broker_owner()
+        self._folder = RulesFolder(path, owner=owner)
+        os.chown(path, *owner)
+        # Held for as long as it is in use: what clears old files away (tmpfiles.d(5)) leaves a locked folder alone.
+        self._lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fcntl.flock(self._lock, fcntl.LOCK_SH)
+        self._socket = str(path / STATION_SOCKET)
+        self._rules = BrokerRules(
+            site=self.site,
+            folder=path,
+            host=self.host,
+            port=self.port,
+            enroll_port=self.enroll_port,
+            tls_port=self.tls_port,
+            station_user=self._station_user,
+        )
+        return path / SETTINGS_FILE
+
+    def _write(self) -> BrokerAddress:
+        """Write every file; returns a way in that opens when all of them have been read."""
+        assert self._folder is not None
+        assert self._rules is not None
+        self._folder.write(self._rules.fixed_files())
+        if self._authority is not None and self._authority.server_is_due():
+            certificate, key = self._authority.server(self.host)
+            self._folder.write({SERVER_KEY: key, SERVER_CERTIFICATE: certificate})
+        word = new_password()
+        station = {self._station_user: self._station_hash, CANARY_USER: hash_password(word)}
+        self._folder.write(self._rules.password_files(self._users(station)))
+        return BrokerAddress(unix_socket=self._socket, username=CANARY_USER, password=word)
+
+    async def _apply(self) -> None:
+        canary = self._write()
+        assert self._process is not None
+        loop = asyncio.get_running_loop()
         try:
-            found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
-            with socket.socket(found[0][0], socket.SOCK_STREAM) as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                probe.bind(found[0][4])
-        except OSError as error:
-            return error.strerror or str(error)
+            async with asyncio.timeout(TAKE_SECONDS):
+                while True:
+                    # Its end is told by whoever reads its log.
+                    with contextlib.suppress(ProcessLookupError):
+                        self._process.send_signal(signal.SIGHUP)
+                    again = loop.time() + SIGNAL_SECONDS
+                    while loop.time() < again:
+                        if await lets_in(canary):
+                            return
+                        await asyncio.sleep(LOOK_SECONDS)
+        except TimeoutError:
+            raise StationFailed(f"the broker did not read its rules again in {TAKE_SECONDS:g} s") from None
+
+    # --- process -------------------------------------------------------------------------------------------------
+
+    def _taken(self) -> tuple[str, str] | None:
+        """The door whose port somebody else has, and why it cannot be ours: what answers there would pass for us."""
+        doors = {"broker.port": self.port, "broker.enroll_port": self.enroll_port, "broker.tls_port": self.tls_port}
+        for key, port in doors.items():
+            if port is None:
+                continue
+            try:
+                found = socket.getaddrinfo(self.host, port, type=socket.SOCK_STREAM)
+                with socket.socket(found[0][0], socket.SOCK_STREAM) as probe:
+                    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                    probe.bind(found[0][4])
+            except socket.gaierror as error:
+                return f"broker.host {self.host}", error.strerror or str(error)
+            except OSError as error:
+                return f"{key} {port}", error.strerror or str(error)
         return None
 
-    async def _start(self, command: list[str]) -> str | None:
-        """Start the process; returns what it said when it ended before it accepted."""
+    def _not_started(self, where: str, failure: str) -> ConfigInvalid:
+        hint = "see: ip address"
+        if "Address already in use" in failure:
+            hint = f"see what uses it: ss -ltnp 'sport = :{where.rpartition(' ')[2]}'"
+        return ConfigInvalid(
+            "the broker did not start",
+            where=where,
+            found=failure or "it ended without a word",
+            allowed="an address of this machine, and free ports on it",
+            hint=hint,
+        )
+
+    async def _start(self, command: list[str], canary: BrokerAddress) -> str | None:
+        """Start the process; returns what it said when it ended before it let us in."""
         process = await asyncio.create_subprocess_exec(*command, stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE)
         self._process = process
         try:
             async with asyncio.timeout(START_SECONDS):
                 while process.returncode is None:
-                    try:
-                        _, writer = await asyncio.open_connection(self.host, self.port)
-                    except OSError:
-                        await asyncio.sleep(0.02)
-                        continue
-                    writer.close()
-                    # Somebody else's broker on this port would accept as well, while ours is just ending.
-                    await asyncio.sleep(0.05)
-                    if process.returncode is None:
+                    if await lets_in(canary):
                         return None
+                    await asyncio.sleep(LOOK_SECONDS)
         except TimeoutError:
             process.kill()
         await process.wait()
         assert process.stderr is not None
-        return (await process.stderr.read(4096)).decode("utf-8", "replace").strip()
+        said = (await process.stderr.read(65_536)).decode("utf-8", "replace")
+        return "\n".join(line for line in said.splitlines() if not _is_expected(line)).strip()[:4096]
 
     async def _read_log(self) -> None:
         assert self._process is not None
         assert self._process.stderr is not None
         while line := await self._process.stderr.readline():
-            log.warning("broker: %s", line.decode("utf-8", "replace").strip()[:500])
+            text = line.decode("utf-8", "replace").strip()
+            if not self.hear_line(text) and not _is_expected(text):
+                log.warning("broker: %s", text[:500])
         status = await self._process.wait()
         if not self._stopping:
             raise StationFailed(f"the broker ended by itself with status {status}", error_id="broker.ended")
+
+
+def _is_expected(line: str) -> bool:
+    return any(words in line for words in EXPECTED_WORDS)
+
+
+def _broker_owner() -> tuple[int, int]:
+    """User and group of the broker's files; -1 stands for our own."""
+    if os.geteuid() == 0 and shutil.which("setpriv") is not None:
+        with contextlib.suppress(KeyError):
+            entry = pwd.getpwnam(BROKER_USER)
+            return entry.pw_uid, entry.pw_gid
+    return -1, -1
 
 
 def _prefix() -> list[str]:

@@ -11,6 +11,8 @@ async def check(facts: Facts) -> list[Finding]:
     uplink = view["uplink"]
     if uplink is None:
         return []
+    if uplink["state"] == "no masters":
+        return [] if view["joined"] else [_not_joined()]
     pending = view["spool_pending"]
     if uplink["state"] == "connected":
         return [
@@ -33,3 +35,13 @@ async def check(facts: Facts) -> list[Finding]:
             fix=fixes.get(standing, "check the address and key under masters: in the settings, and the network to it"),
         )
     ]
+
+
+def _not_joined() -> Finding:
+    return Finding(
+        check="uplink",
+        severity="warning",
+        finding="this gateway belongs to no fleet yet",
+        meaning="no device believes it, so it can neither let devices in nor give them jobs",
+        fix="outstation gateway join TOKEN; the token is what `outstation sites token` prints on the master",
+    )

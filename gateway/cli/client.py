@@ -1,4 +1,4 @@
-"""The client of a station's API: JSON over HTTP/1.1 on a unix socket.
+"""The client of a station's API: JSON over HTTP/1.1 on a unix socket, or over TLS to another machine.
 
 It does not print and does not retry: what goes wrong is raised as the error of the exit status it ends in.
 """
@@ -18,7 +18,8 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from device_agent.errors import NotFound, NotRunning, OutstationError, PolicyRefused, StationFailed, UsageInvalid
-from gateway.cli import views
+from gateway.cli import key_views, views
+from gateway.cli.remote import Remote
 
 RUN_DIRECTORY = Path("/run/outstation")
 SOCKET_NAMES = ("gateway.sock", "master.sock")
@@ -86,9 +87,9 @@ class UnixConnection(http.client.HTTPConnection):
 
 
 class StationClient:
-    """One station's API. A connection per request: the socket is on this machine."""
+    """One station's API. A connection per request."""
 
-    def __init__(self, path: Path, timeout_seconds: float = ANSWER_SECONDS) -> None:
+    def __init__(self, path: Path | Remote, timeout_seconds: float = ANSWER_SECONDS) -> None:
         self._path = path
         self._timeout_seconds = timeout_seconds
 
@@ -111,6 +112,10 @@ class StationClient:
     def cancel(self, jid: str) -> views.JobView:
         """Ask that devices which have not started a job do not start it."""
         return self._ask("POST", f"/jobs/{quote(jid, safe='')}/cancel", views.JobView, body={})
+
+    def release(self, jid: str) -> views.JobView:
+        """Let a held job go."""
+        return self._ask("POST", f"/jobs/{quote(jid, safe='')}/release", views.JobView, body={})
 
     def outcomes(self, jid: str, outcome: str | None = None) -> Iterator[views.OutcomeView]:
         """Every recorded outcome of a job, page by page."""
@@ -159,14 +164,30 @@ class StationClient:
         """One site. Raises ``NotFound``."""
         return self._ask("GET", f"/sites/{quote(site, safe='')}", views.SiteView)
 
-    def keys(self) -> views.KeyList:
-        """The keys of sites, and the station's own."""
-        return self._ask("GET", "/keys", views.KeyList)
+    def revoke_site(self, site: str, why: str) -> views.Revoked:
+        """Put a site's gateway out for good. Raises ``NotFound``."""
+        return self._ask("POST", f"/sites/{quote(site, safe='')}/revoke", views.Revoked, body={"why": why})
 
-    def decide_key(self, site: str, verdict: str, fingerprint: str | None) -> list[views.KeyView]:
+    def keys(self) -> key_views.KeyPage:
+        """The keys of sites and devices, and the station's own; one page. ``key_client`` asks for more."""
+        return self._ask("GET", "/keys", key_views.KeyPage)
+
+    def decide_key(self, site: str, verdict: str, fingerprint: str | None) -> list[key_views.KeyView]:
         """``accept`` or ``reject`` the key of a site; the keys that changed."""
         path = f"/keys/{quote(site, safe='')}/{verdict}"
-        return self._ask("POST", path, views.KeyList, body={"fingerprint": fingerprint}).keys
+        return self._ask("POST", path, key_views.KeyPage, body={"fingerprint": fingerprint}).keys
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        answer: type[View],
+        *,
+        query: Mapping[str, Any] | None = None,
+        body: Mapping[str, Any] | None = None,
+    ) -> View:
+        """One request, for a noun that has a client of its own."""
+        return self._ask(method, path, answer, query=query, body=body)
 
     def events(self, tag: str, history: int, follow: bool) -> Iterator[views.EventView]:
         """Events whose tag matches, ``history`` past ones first. Raises ``NotRunning`` when the station goes away."""
@@ -178,6 +199,41 @@ class StationClient:
     def findings(self) -> list[views.Finding]:
         """What every check of the station finds now."""
         return self._ask("GET", "/check", views.FindingList).findings
+
+    def audit(self, query: Mapping[str, Any], limit: int) -> Iterator[views.AuditRow]:
+        """Audit rows, newest first, at most ``limit``."""
+        before: int | None = None
+        while limit > 0:
+            page = self._ask(
+                "GET", "/audit", views.AuditPage, query={**query, "limit": min(PAGE, limit), "before": before}
+            )
+            yield from page.rows
+            limit, before = limit - len(page.rows), page.next
+            if before is None:
+                return
+
+    def audit_export(self, query: Mapping[str, Any]) -> Iterator[views.AuditRow]:
+        """Audit rows, oldest first, each about a job once for each device."""
+        decoder = msgspec.json.Decoder(views.AuditRow)
+        for line in self._lines("/audit/export", query):
+            yield _decoded(decoder, line)
+
+    def operator(self) -> views.OperatorView:
+        """Who asks, as the station sees it."""
+        return self._ask("GET", "/operators/me", views.OperatorView)
+
+    def tokens(self) -> list[views.TokenView]:
+        """Tokens of the API."""
+        return self._ask("GET", "/operators/tokens", views.TokenList).tokens
+
+    def new_token(self, user: str, role: str | None, seconds: float) -> views.TokenView:
+        """Make a token for a user."""
+        body = {"user": user, "role": role, "seconds": seconds}
+        return self._ask("POST", "/operators/tokens", views.TokenView, body=body)
+
+    def revoke_token(self, token: str) -> views.TokenView:
+        """End a token."""
+        return self._ask("POST", f"/operators/tokens/{quote(token, safe='')}/revoke", views.TokenView, body={})
 
     def _ask(
         self,
@@ -212,12 +268,12 @@ class StationClient:
     ) -> Iterator[http.client.HTTPResponse]:
         pairs = {key: value for key, value in query.items() if value is not None}
         target = f"{path}?{urlencode(pairs)}" if pairs else path
-        headers = {"Accept": "application/json"}
+        headers = {"Accept": "application/json", **(self._path.headers() if isinstance(self._path, Remote) else {})}
         content = None
         if body is not None:
             content = json.dumps(body, allow_nan=False).encode()
             headers["Content-Type"] = "application/json"
-        with closing(UnixConnection(self._path, self._timeout_seconds)) as connection:
+        with closing(self._connection()) as connection:
             try:
                 connection.connect()
             except OSError as error:
@@ -243,7 +299,14 @@ class StationClient:
                     hint="systemctl status 'outstation-*'",
                 ) from None
 
+    def _connection(self) -> http.client.HTTPConnection:
+        if isinstance(self._path, Remote):
+            return self._path.connection(self._timeout_seconds)
+        return UnixConnection(self._path, self._timeout_seconds)
+
     def _unreachable(self, error: OSError) -> OutstationError:
+        if isinstance(self._path, Remote):
+            return self._path.unreachable(error)
         if error.errno in (errno.EACCES, errno.EPERM):
             return may_not_use(self._path)
         if error.errno is None:
@@ -261,10 +324,12 @@ def refusal(status: int, content: bytes) -> OutstationError:
     """The error a station answered with, as the error of the exit status it stands for."""
     kinds: dict[int, type[OutstationError]] = {
         400: UsageInvalid,
+        401: PolicyRefused,
         403: PolicyRefused,
         404: NotFound,
         413: UsageInvalid,
         422: UsageInvalid,
+        429: PolicyRefused,
     }
     kind = kinds.get(status, StationFailed)
     try:

@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from device_agent.errors import EXIT_NOT_ALL_OK, EXIT_NOT_RUNNING, EXIT_OK, EXIT_REFUSED, EXIT_USAGE
+from gateway.cli.meant import Meant
 from gateway.cli.output import Output
 
 if TYPE_CHECKING:
@@ -47,13 +48,18 @@ class Invocation:
     """What the command line says before the command."""
 
     output: Output
-    socket: Path | None
+    meant: Meant
+
+    @property
+    def socket(self) -> Path | None:
+        """The socket that was named; None where the only one on this machine is meant, or a station on another."""
+        return self.meant.socket
 
     def client(self, timeout_seconds: float | None = None) -> StationClient:
-        """The client of the station that is meant. Raises ``UsageInvalid`` or ``NotRunning``."""
-        from gateway.cli.client import ANSWER_SECONDS, StationClient, find_socket
+        """The client of the station that is meant. Raises ``UsageInvalid``, ``NotRunning`` or ``PolicyRefused``."""
+        from gateway.cli.client import ANSWER_SECONDS
 
-        return StationClient(find_socket(self.socket), timeout_seconds or ANSWER_SECONDS)
+        return self.meant.client(timeout_seconds or ANSWER_SECONDS)
 
 
 def invocation(context: typer.Context) -> Invocation:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -38,8 +36,8 @@ def site_names(context: typer.Context) -> list[str]:
 
 
 def key_names(context: typer.Context) -> list[str]:
-    """The sites whose keys a master knows."""
-    return _offered(context, lambda client: (key.site for key in client.keys().keys))
+    """The sites and devices whose keys a station knows."""
+    return _offered(context, lambda client: (key.label for key in client.keys().keys))
 
 
 def functions() -> list[str]:
@@ -50,12 +48,12 @@ def functions() -> list[str]:
 
 
 def _offered(context: typer.Context, ask: Callable[[StationClient], Iterable[str]]) -> list[str]:
-    from gateway.cli.client import StationClient, find_socket
+    from gateway.cli.meant import meant
 
-    # The callback of the program does not run while the shell completes, so the option is read where it was parsed.
-    given = context.find_root().params.get("socket") or os.environ.get("OUTSTATION_SOCKET")
     try:
-        client = StationClient(find_socket(Path(given) if given else None), COMPLETION_SECONDS)
+        # The callback of the program does not run while the shell completes, so the options are read where they were
+        # parsed.
+        client = meant(context.find_root().params).client(COMPLETION_SECONDS)
         return [name for name in ask(client) if PLAIN.match(name)]
     except OutstationError:
         return []

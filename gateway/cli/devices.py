@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,6 +11,10 @@ from device_agent.errors import EXIT_OK
 from gateway.cli import completion, targets
 from gateway.cli.command import ASKING, HelpText, invocation, noun, verb
 from gateway.cli.text import safe, shown
+
+if TYPE_CHECKING:
+    from gateway.cli.output import Output
+    from gateway.cli.views import DeviceView
 
 app = noun(
     HelpText(
@@ -120,7 +125,23 @@ def show(
                 ("last seen", output.time(found.last_seen)),
                 ("first seen", output.time(found.first_seen)),
                 ("agent", safe(found.agent or "-")),
+                *_enrollment(found, output),
                 *(("grain", f"{safe(name)} = {shown(grain)}") for name, grain in sorted((found.grains or {}).items())),
             ]
         )
     return EXIT_OK
+
+
+def _enrollment(device: DeviceView, output: Output) -> Iterator[tuple[str, str]]:
+    """By which key it belongs to its site; who let it in, when, and by which proof."""
+    if not device.state:
+        return
+    yield "state", safe(device.state)
+    yield "fingerprint", safe(device.fingerprint or "-")
+    if device.accepted_by:
+        proof = f", by {safe(device.proof)}" if device.proof else ""
+        unproven = ", unproven: it is what it says of itself" if device.unproven else ""
+        yield "accepted", f"{output.time(device.accepted_at or None)} by {safe(device.accepted_by)}{proof}{unproven}"
+    for name, fact in (("serial", device.serial), ("model", device.model)):
+        if fact:
+            yield name, safe(fact)

@@ -1,4 +1,4 @@
-"""``outstation jobs``: what was run, where it stands, and stopping it."""
+"""``outstation jobs``: what was run, where it stands, stopping it, and releasing what is held."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ LIST = HelpText(
     explained={
         "Columns": {
             "jid": "the job's id, which is also its time of issue in UTC",
-            "state": "open, closed, or cancelled and not yet closed",
+            "state": "open, held until it is released, closed, or cancelled and not yet closed",
             "function": "what was run",
             "target": "on which devices, with the letter of its kind",
             "user": "who asked",
@@ -63,7 +63,8 @@ def list_jobs(
     context: typer.Context,
     limit: Annotated[int, typer.Option(metavar="N", min=1, max=1000, help="how many jobs")] = 20,
     state: Annotated[
-        Literal["open", "closed"] | None, typer.Option(metavar="open|closed", help="only these (default: both)")
+        Literal["open", "held", "closed"] | None,
+        typer.Option(metavar="open|held|closed", help="only these (default: all)"),
     ] = None,
     as_json: Json = False,
 ) -> int:
@@ -143,6 +144,7 @@ def show(
             ("function", " ".join([safe(job.fun), *arguments])),
             ("target", f"{safe(job.tgt)} ({safe(job.tgt_type)})"),
             ("user", safe(job.user or "-")),
+            *([("why", safe(job.why))] if job.why else []),
             ("origin", safe(job.origin or "-")),
             ("issued", output.time(job.issued, "-")),
             ("expires", f"{'-' if job.expires is None else iso(job.expires)}, late devices: {safe(job.late)}"),
@@ -208,9 +210,38 @@ def cancel(context: typer.Context, jid: OpenJid, as_json: Json = False) -> int:
     return EXIT_OK
 
 
+RELEASE = HelpText(
+    purpose="Release a held job, so that it goes to its devices.",
+    details=(
+        "A rule of the policy can hold jobs until an approver or an admin, other than who asked for it, has looked at "
+        "them. A job that nobody releases ends as expired. `outstation jobs show JID` says what it would do."
+    ),
+    examples=[
+        ("outstation jobs list --state held", "what waits for a release"),
+        (f"outstation jobs release {JID_EXAMPLE}", "let it go"),
+    ],
+    exits=ASKING,
+)
+
+
+@verb(app, "release", RELEASE)
+def release(context: typer.Context, jid: OpenJid, as_json: Json = False) -> int:
+    """Ask the station to release a job."""
+    output = invocation(context).output
+    job = invocation(context).client().release(jid)
+    if as_json:
+        output.record("job", job)
+        return EXIT_OK
+    output.line(f"{safe(job.jid)}: {state_word(job)}: {outcome_words(job)}")
+    output.note(f"see how it ends: outstation jobs watch {safe(job.jid)}")
+    return EXIT_OK
+
+
 def state_word(job: JobView) -> str:
-    """``open``, ``closed``, or ``cancelled`` while some devices have no outcome yet."""
-    return "cancelled" if job.cancelled and job.state == "open" else safe(job.state)
+    """``open``, ``closed``; ``cancelled`` or ``held`` while it is open."""
+    if job.state != "open":
+        return safe(job.state)
+    return "cancelled" if job.cancelled else "held" if job.held else "open"
 
 
 def outcome_words(job: JobView) -> str:

@@ -61,6 +61,10 @@ class Output:
         """One JSON object on a line of its own, in pure ASCII."""
         self._out.write(json.dumps(fields, separators=(",", ":")) + "\n")
 
+    def raw(self, lines: Iterable[str]) -> None:
+        """Lines with colours of their own, for a terminal."""
+        self._out.writelines(f"{line}\n" for line in lines)
+
     def record(self, kind: str, view: object) -> None:
         """What the API said, as one JSON object that begins with its ``type``."""
         import msgspec

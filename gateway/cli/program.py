@@ -20,12 +20,26 @@ from device_agent.errors import (
     EXIT_REFUSED,
     EXIT_USAGE,
 )
-from gateway.cli import bench, check, daemons, demo, devices, events, jobs, keys, run, sites, swarm
+from gateway.cli import (
+    audit,
+    bench,
+    check,
+    daemons,
+    demo,
+    devices,
+    events,
+    fleet,
+    jobs,
+    keys,
+    run,
+    sites,
+    swarm,
+    tokens,
+)
 from gateway.cli.command import HelpText, Invocation, described_group
 from gateway.cli.failures import INTERRUPTED, complain
+from gateway.cli.meant import meant
 from gateway.cli.output import standard_output
-
-SOCKET_VARIABLE = "OUTSTATION_SOCKET"
 
 COMMANDS = [
     "demo",
@@ -34,11 +48,14 @@ COMMANDS = [
     "devices",
     "sites",
     "keys",
+    "operators",
+    "audit",
     "events",
     "check",
     "master",
     "gateway",
     "agent",
+    "fleet",
     "swarm",
     "bench",
 ]
@@ -88,9 +105,27 @@ def program(
         typer.Option(
             metavar="PATH",
             readable=False,
-            envvar=SOCKET_VARIABLE,
-            show_envvar=False,
             help="the station's socket (default: $OUTSTATION_SOCKET, or the only one under /run/outstation)",
+        ),
+    ] = None,
+    api: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="a station on another machine, https://HOST:PORT (default: $OUTSTATION_API)"),
+    ] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            readable=False,
+            help="with --api: who is asking; what `operators new` printed (default: $OUTSTATION_TOKEN_FILE)",
+        ),
+    ] = None,
+    ca: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            readable=False,
+            help="with --api: certificates to trust (default: $OUTSTATION_CA, or those of the system)",
         ),
     ] = None,
     version: Annotated[
@@ -98,7 +133,7 @@ def program(
     ] = False,
 ) -> None:
     """Keep what stands before the command."""
-    context.obj = Invocation(standard_output(), socket)
+    context.obj = Invocation(standard_output(), meant(context.params))
 
 
 demo.add(app)
@@ -107,9 +142,12 @@ app.add_typer(jobs.app, name="jobs")
 app.add_typer(devices.app, name="devices")
 app.add_typer(sites.app, name="sites")
 app.add_typer(keys.app, name="keys")
+app.add_typer(tokens.app, name="operators")
+app.add_typer(audit.app, name="audit")
 events.add(app)
 check.add(app)
 daemons.add(app)
+app.add_typer(fleet.app, name="fleet")
 swarm.add(app)
 app.add_typer(bench.app, name="bench")
 

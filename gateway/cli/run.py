@@ -73,6 +73,10 @@ Limit = Annotated[
         help=f"how long it may run on a device: 30s, 5m, 2h (default: {written(limits.RUN_LIMIT_SECONDS)})",
     ),
 ]
+Sealed = Annotated[
+    bool, typer.Option("--sealed", help="seal the arguments to each device: no station on the way can read them")
+]
+Why = Annotated[str, typer.Option("--why", metavar="TEXT", help="the reason, for the audit and whoever releases it")]
 Json = Annotated[bool, typer.Option("--json", help="one JSON object per outcome, and a last one as summary")]
 Detach = Annotated[bool, typer.Option("--detach", help="print the jid and do not wait")]
 Verbose = Annotated[bool, typer.Option("--verbose", help="list every device, also on a terminal")]
@@ -96,13 +100,15 @@ def run(
     late: LateOption = "drop",
     expires: Expires = None,
     limit: Limit = None,
+    why: Why = "",
+    sealed: Sealed = False,
     as_json: Json = False,
     detach: Detach = False,
     verbose: Verbose = False,
 ) -> int:
     """Create the job and watch it."""
     from device_agent.protocol.messages import FUNCTION_PATTERN
-    from gateway.cli.watch import watch, ways_back
+    from gateway.cli.watch import held_words, watch, ways_back
 
     output = invocation(context).output
     kind = targets.target_type(grain, compound, pcre, listed, typed)
@@ -123,6 +129,8 @@ def run(
         "expires_seconds": _seconds(expires, "--expires"),
         "run_limit": _seconds(limit, "--limit"),
         "user": user_name(),
+        **({"why": why} if why else {}),
+        **({"sealed": True} if sealed else {}),
     }
     client = invocation(context).client()
     try:
@@ -136,6 +144,8 @@ def run(
         output.record("job", job)
         return EXIT_OK
     output.line(job.jid)
+    if job.held:
+        output.note(held_words(job.jid))
     for line in ways_back(job.jid):
         output.note(f"  {line}")
     return EXIT_OK

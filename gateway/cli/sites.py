@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from device_agent.errors import EXIT_OK
+from device_agent.errors import EXIT_NOT_ALL_OK, EXIT_OK, UsageInvalid
 from gateway.cli import completion
 from gateway.cli.command import ASKING, HelpText, invocation, noun, verb
 from gateway.cli.text import safe
@@ -108,6 +110,81 @@ def show(
             ]
         )
     return EXIT_OK
+
+
+REVOKE = HelpText(
+    purpose="Put a site's gateway out for good: stolen, taken over, or scrapped.",
+    details="Its certificate and its keys count no more. Devices hear of it by any path that still reaches them; "
+    "a replacement joins under the same name with keys of its own, and takes the devices over.",
+    examples=[
+        ("outstation sites revoke lisbon --why 'stolen from the cabinet'", "asks first, on a terminal"),
+        ("outstation sites revoke lisbon --why stolen --yes", "in a script"),
+    ],
+    exits=ASKING,
+)
+
+
+@verb(app, "revoke", REVOKE)
+def revoke(
+    context: typer.Context,
+    site: Annotated[str, typer.Argument(metavar="SITE", help="the site's name", autocompletion=completion.site_names)],
+    why: Annotated[str, typer.Option(metavar="TEXT", help="the reason, for the audit")] = "",
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
+) -> int:
+    """Revoke a site."""
+    output = invocation(context).output
+    client = invocation(context).client()
+    found = client.site(site)
+    if not yes and not confirmed(f"Revoke {safe(site)} with {number(found.devices)} devices, for good?"):
+        output.note("nothing was changed")
+        return EXIT_NOT_ALL_OK
+    client.revoke_site(site, why)
+    output.line(("revoked", "red"), f" {safe(site)}")
+    return EXIT_OK
+
+
+TOKEN = HelpText(
+    purpose="Print the token with which gateways find this master.",
+    details="It names the fleet, this master's key and its addresses, and holds nothing secret: who joins with "
+    "it still waits until the site is accepted here. It has letters that a shell takes for its own.",
+    examples=[
+        ("outstation sites token --file site.token", "for `outstation gateway join --token-file site.token`"),
+        ("outstation sites token --address tcp://203.0.113.7:4510", "by another address than the root list has"),
+    ],
+    exits=ASKING,
+)
+
+
+@verb(app, "token", TOKEN)
+def token(
+    context: typer.Context,
+    address: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="tcp://HOST:PORT of this master (default: the root list's)")
+    ] = None,
+    file: Annotated[Path | None, typer.Option(metavar="FILE", help="write it to this file too")] = None,
+) -> int:
+    """Print the token for gateways."""
+    from gateway.cli import fleet_views
+
+    output = invocation(context).output
+    found = fleet_views.site_token(invocation(context).client(), address)
+    output.line(safe(found.token))
+    if file is not None:
+        from gateway.fleet.private_file import write_private
+
+        write_private(file, found.token.encode() + b"\n")
+    output.note(f"fleet {safe(found.root)} at {safe(', '.join(found.addresses))}")
+    output.note("on the gateway:  outstation gateway join 'TOKEN'   and here then:  outstation keys accept SITE")
+    return EXIT_OK
+
+
+def confirmed(question: str) -> bool:
+    """Ask on the terminal; without one the answer is no. Raises ``UsageInvalid`` there, since nobody was asked."""
+    if not sys.stdin.isatty():
+        raise UsageInvalid("nobody can be asked here", allowed="a terminal, or --yes", hint="add --yes")
+    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def number(count: int | None) -> str:

@@ -13,17 +13,18 @@ from gateway.cli.command import HelpText, verb
 TEXT = HelpText(
     purpose="Be many devices in one process, each with a connection of its own, for load and rehearsals.",
     details=(
-        "Each device decodes, checks, counts, runs and answers for itself, as the real agent does; their journals and "
-        "outboxes live in memory. SIGUSR1 writes the report at once."
+        "Each device has keys of its own: it joins, verifies, opens, runs and answers for itself, as the real agent "
+        "does. Identities, journals and outboxes live in memory. The token must be good for as many devices. SIGUSR1 "
+        "writes the report at once."
     ),
     examples=[
-        ("outstation swarm --devices 1000 --site lisbon", "with the broker on this machine"),
-        ("outstation swarm --devices 100 --site lisbon --prefix gate- --report swarm.json", "and say what it did"),
+        ("outstation swarm --devices 1000 --token 'TOKEN'", "site and broker are those of the token"),
+        ("outstation swarm --token 'TOKEN' --prefix gate- --report swarm.json", "and say what it did"),
     ],
     exits={
         EXIT_OK: "stopped by SIGTERM or Ctrl-C, in order",
         EXIT_NOT_ALL_OK: "the broker refused it, or a part of it failed",
-        EXIT_USAGE: "the command line is wrong, or more files would be open than this process may have",
+        EXIT_USAGE: "the command line or the token is wrong, or more files would be open than this process may have",
     },
 )
 
@@ -34,13 +35,11 @@ def add(app: typer.Typer) -> None:
 
 
 def swarm(
-    site: Annotated[str, typer.Option(metavar="SITE", help="the site's name")],
+    token: Annotated[str, typer.Option(metavar="TOKEN", help="the token that they join with")],
     devices: Annotated[
         int, typer.Option(metavar="N", min=1, max=limits.DEVICES_PER_STATION, help="how many devices")
     ] = 100,
-    host: Annotated[str, typer.Option(metavar="HOST", help="the broker's address")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(metavar="PORT", min=1, max=65_535, help="the broker's port")] = 1884,
-    prefix: Annotated[str, typer.Option(metavar="TEXT", help="how their ids begin")] = "cam-",
+    prefix: Annotated[str, typer.Option(metavar="TEXT", help="how their serial numbers begin")] = "cam-",
     report: Annotated[
         str | None, typer.Option(metavar="FILE", help="write what the swarm did to this file (default: nowhere)")
     ] = None,
@@ -52,7 +51,7 @@ def swarm(
 
     from device_agent import swarm as many
 
-    wanted = {"site": site, "devices": devices, "host": host, "port": port, "prefix": prefix, "report": report}
+    wanted = {"devices": devices, "token": token, "prefix": prefix, "report": report}
     try:
         settings = msgspec.convert(wanted, many.SwarmSettings)
     except msgspec.ValidationError as error:

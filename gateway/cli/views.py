@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, UnsetType, field
 
 
 class SiteProgress(Struct, frozen=True):
@@ -39,6 +39,8 @@ class JobView(Struct, frozen=True):
     late: str = "drop"
     run_limit: float | None = None
     cancelled: bool = False
+    held: bool = False
+    why: str = ""
     accepted: float | None = None
     """When this station took it; ``issued`` is by the clock of whoever made it."""
     closed: float | None = None
@@ -101,6 +103,17 @@ class DeviceView(Struct, frozen=True):
     first_seen: float | None = None
     agent: str | None = None
     grains: dict[str, Any] | None = None
+    # Only of a device that was enrolled.
+    did: str | UnsetType = UNSET
+    fingerprint: str | UnsetType = UNSET
+    state: str | UnsetType = UNSET
+    serial: str | UnsetType = UNSET
+    model: str | UnsetType = UNSET
+    proof: str | UnsetType = UNSET
+    unproven: bool | UnsetType = UNSET
+    accepted_by: str | UnsetType = UNSET
+    accepted_at: float | UnsetType | None = UNSET
+    confirmed_at: float | UnsetType | None = UNSET
 
 
 class SiteView(Struct, frozen=True):
@@ -118,23 +131,11 @@ class SiteView(Struct, frozen=True):
     confirmed_sequence: int | None = None
 
 
-class KeyView(Struct, frozen=True):
-    """A site's key; ``state`` is pending, accepted, rejected or denied."""
+class Revoked(Struct, frozen=True):
+    """A site that was put out."""
 
     site: str
     state: str
-    fingerprint: str = ""
-    key: str = ""
-    first_seen: float | None = None
-    last_seen: float | None = None
-    address: str | None = None
-
-
-class StationKey(Struct, frozen=True):
-    """The station's own key."""
-
-    public_key: str = ""
-    fingerprint: str = ""
 
 
 class EventView(Struct, frozen=True):
@@ -175,6 +176,7 @@ class StationView(Struct, frozen=True):
     public_key: str = ""
     fingerprint: str = ""
     listen: str | None = None
+    broker: dict[str, Any] | None = None
     uplink: UplinkView | None = None
     devices: int = 0
     present: int = 0
@@ -209,17 +211,71 @@ class SiteList(Struct, frozen=True):
     sites: list[SiteView]
 
 
-class KeyList(Struct, frozen=True):
-    """Keys, and with a full list the station's own."""
-
-    keys: list[KeyView]
-    station: StationKey | None = None
-
-
 class FindingList(Struct, frozen=True):
     """What all checks found."""
 
     findings: list[Finding]
+
+
+class AuditRow(Struct, frozen=True):
+    """Who asked for what, and what was answered; in an export also how it ended on one device."""
+
+    at: float
+    user: str
+    action: str
+    verdict: str
+    site: str = ""
+    door: str = ""
+    subject: str = ""
+    why: str = ""
+    jid: str = ""
+    fun: str = ""
+    arguments: str = ""
+    device: str = ""
+    device_site: str = ""
+    outcome: str = ""
+    retcode: int | None = None
+    outcome_why: str = ""
+    ended: float | None = None
+
+
+class AuditPage(Struct, frozen=True):
+    """A page of audit rows; ``next`` is the cursor of the following one."""
+
+    rows: list[AuditRow]
+    next: int | None = None
+
+
+class OperatorView(Struct, frozen=True):
+    """Who asks, as the station sees it."""
+
+    name: str
+    door: str = ""
+    roles: list[str] = []
+    groups: list[str] = []
+    may: list[str] = []
+    policy: str | None = None
+
+
+class TokenView(Struct, frozen=True):
+    """A token of the API; ``token`` is its text, said once, when it is made."""
+
+    id: str
+    user: str
+    state: str = "valid"
+    role: str | None = None
+    made_by: str = ""
+    made: float | None = None
+    expires: float | None = None
+    used: float | None = None
+    revoked: float | None = None
+    token: str = ""
+
+
+class TokenList(Struct, frozen=True):
+    """All tokens."""
+
+    tokens: list[TokenView]
 
 
 class ErrorFacts(Struct, frozen=True):

@@ -73,6 +73,9 @@ def _show(message: JobSeen | OutcomeView | Progress, results: Results, progress:
         output.flush()
         return
     where = message.job if isinstance(message, JobSeen) else message
+    if isinstance(message, JobSeen) and message.job.held:
+        progress.clear()
+        output.note(held_words(message.job.jid))
     if results.due(where.expected):
         progress.clear()
         results.settle(where.expected)
@@ -88,6 +91,11 @@ def _interrupts_held() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def held_words(jid: str) -> str:
+    """What a job waits for that is held."""
+    return f"held: it starts when an approver releases it: outstation jobs release {jid}"
 
 
 def ways_back(jid: str) -> list[str]:

@@ -8,16 +8,22 @@ from typing import Any
 from device_agent.protocol.messages import encode_value
 
 PUT_DEVICE = (
-    "INSERT INTO devices (site, id, link, place, agent, grains, present, first_seen, last_seen, revision)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "INSERT INTO devices (site, id, link, place, agent, grains, present, first_seen, last_seen, revision,"
+    " certificate, state, accepted_by, accepted_at)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
     " ON CONFLICT (site, id) DO UPDATE SET link=excluded.link, place=excluded.place, agent=excluded.agent,"
-    " grains=excluded.grains, present=excluded.present, last_seen=excluded.last_seen, revision=excluded.revision"
+    " grains=excluded.grains, present=excluded.present, last_seen=excluded.last_seen, revision=excluded.revision,"
+    " certificate=excluded.certificate, state=excluded.state, accepted_by=excluded.accepted_by,"
+    " accepted_at=excluded.accepted_at"
 )
 
 
 @dataclass(slots=True)
 class Device:
-    """One device. ``heard`` and ``gone`` are monotonic seconds of this process, the others wall seconds."""
+    """One device. ``heard`` and ``gone`` are monotonic seconds of this process, the others wall seconds.
+
+    ``certificate``, ``state`` and who accepted it when are what its site's enrollment says, here or from below.
+    """
 
     site: str
     id: str
@@ -29,6 +35,10 @@ class Device:
     first_seen: float
     last_seen: float
     revision: int
+    certificate: bytes = b""
+    state: str = ""
+    accepted_by: str = ""
+    accepted_at: float = 0.0
     unheard: bool = False
     session: str = ""
     heard: float = 0.0
@@ -48,4 +58,8 @@ class Device:
             self.first_seen,
             self.last_seen,
             self.revision,
+            self.certificate,
+            self.state,
+            self.accepted_by,
+            self.accepted_at,
         )

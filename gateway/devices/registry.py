@@ -15,10 +15,12 @@ from typing import ClassVar
 from device_agent.clock import Clock
 from device_agent.errors import Refused
 from device_agent.parts import Part
-from device_agent.protocol import limits, tags
-from device_agent.protocol.messages import Beat, Event, Gone, Hello, decode_stored, decode_value
+from device_agent.protocol import limits
+from device_agent.protocol.messages import Beat, Event, Gone, Hello, decode_stored
 from gateway.bus import Bus
 from gateway.devices.device import PUT_DEVICE, Device
+from gateway.devices.device_records import RECORDS_AFTER, record_of, told_by
+from gateway.devices.presence_events import presence_events
 from gateway.metrics import Metrics
 from gateway.store.reader import Reader
 from gateway.store.writer import Statement, StoreFailed, Writer
@@ -29,6 +31,8 @@ log = logging.getLogger(__name__)
 FLUSH_SECONDS = 0.1
 SWEEP_SECONDS = 1.0
 SEEN_EVERY_SECONDS = 60.0
+REVOKED = "revoked"
+"""The state of a row that is kept only so that the masters hear of it."""
 
 
 class Registry(Part):
@@ -63,10 +67,11 @@ class Registry(Part):
     async def open(self) -> None:
         """Load every known device; those that were here when the station stopped are expected back."""
         rows = await self._reader.rows(
-            "SELECT site, id, link, place, agent, grains, present, first_seen, last_seen, revision FROM devices"
+            "SELECT site, id, link, place, agent, grains, present, first_seen, last_seen, revision,"
+            " certificate, state, accepted_by, accepted_at FROM devices"
         )
         now = self._clock.monotonic()
-        for site, device_id, link, place, agent, grains, present, first_seen, last_seen, revision in rows:
+        for site, device_id, link, place, agent, grains, present, first_seen, last_seen, revision, *enrolled in rows:
             device = Device(
                 site,
                 device_id,
@@ -78,9 +83,12 @@ class Registry(Part):
                 first_seen,
                 last_seen,
                 revision,
+                *enrolled,
             )
             self._revision = max(self._revision, revision)
-            if site == self._site:
+            if site == self._site and device.state == REVOKED:
+                self._next_place = max(self._next_place, (place if place is not None else -1) + 1)
+            elif site == self._site:
                 device.unheard, device.present, device.gone = device.present, False, now
                 self._own[device_id] = device
                 self._next_place = max(self._next_place, (place if place is not None else -1) + 1)
@@ -102,6 +110,55 @@ class Registry(Part):
     def on_move(self, call: Callable[[str], None]) -> None:
         """Call with a device's id whenever it came or went."""
         self._on_move = call
+
+    # --- told by the enrollment ------------------------------------------------------------------------------------
+
+    def place_for(self, device: str) -> int:
+        """The place of a device, or one that was never given to anybody."""
+        known = self._own.get(device)
+        if known is not None and known.place is not None:
+            return known.place
+        self._next_place += 1
+        return self._next_place - 1
+
+    def keep_place(self, place: int) -> None:
+        """This place was given once: nobody gets it any more."""
+        self._next_place = max(self._next_place, place + 1)
+
+    def admit(
+        self,
+        device: str,
+        place: int,
+        *,
+        link: str,
+        state: str,
+        certificate: bytes,
+        accepted_by: str,
+        accepted_at: float,
+        seen: float,
+    ) -> None:
+        """A device belongs here, seen by us or not: known at its place, and absent until it says hello."""
+        known = self._own.get(device)
+        if known is None:
+            known = Device(self._site, device, link, place, "", {}, False, seen, seen, 0)
+            self._own[device] = known
+        enrolled = (place, certificate, state, accepted_by, accepted_at)
+        if (known.place, known.certificate, known.state, known.accepted_by, known.accepted_at) != enrolled:
+            known.place, known.certificate, known.state, known.accepted_by, known.accepted_at = enrolled
+            self._mark(known)
+        self.keep_place(place)
+
+    def forget(self, device: str) -> None:
+        """A device belongs here no more. Its row stays as that of a revoked one, for the masters to hear of."""
+        known = self._own.pop(device, None)
+        if known is None:
+            return
+        if known.present or known.unheard:
+            self._went.append(device)
+        known.present = known.unheard = False
+        known.state = REVOKED
+        self._mark(known)
+        self._on_move(device)
 
     # --- Presence: told by the downlinks ---------------------------------------------------------------------------
 
@@ -192,6 +249,10 @@ class Registry(Part):
         """One of this station's own devices."""
         return self._own.get(device)
 
+    def known(self, site: str, device: str) -> Device | None:
+        """One device of this station or of a site below."""
+        return self._own.get(device) if site == self._site else self._below.get((site, device))
+
     def below(self, link: str) -> list[Device]:
         """The devices that a site below answers for, as last told."""
         return [device for device in self._below.values() if device.link == link]
@@ -217,28 +278,11 @@ class Registry(Part):
 
     async def records_after(self, revision: int) -> list[DeviceRecord]:
         """Rows that changed after a revision, for the masters; one page."""
-        rows = await self._reader.rows(
-            "SELECT site, id, link, agent, grains, present, first_seen, last_seen, revision FROM devices"
-            " WHERE revision > ? ORDER BY revision LIMIT ?",
-            (revision, limits.REGISTRY_PAGE),
-        )
-        page = [
-            DeviceRecord(
-                site=site,
-                id=device_id,
-                link=link,
-                agent=agent,
-                grains=grains,
-                present=bool(present),
-                first_seen=first_seen,
-                last_seen=last_seen,
-                revision=row_revision,
-            )
-            for site, device_id, link, agent, grains, present, first_seen, last_seen, row_revision in rows
-        ]
+        rows = await self._reader.rows(RECORDS_AFTER, (revision, limits.REGISTRY_PAGE))
+        page = [record_of(row) for row in rows]
         size = 0
         for place, record in enumerate(page):
-            size += len(record.grains)
+            size += len(record.grains) + len(record.certificate)
             if size > limits.BATCH_BYTES and place:
                 return page[:place]
         return page
@@ -258,20 +302,8 @@ class Registry(Part):
                 continue
             self._revision += 1
             earlier = self._below.get((record.site, record.id))
-            taken.append(
-                Device(
-                    record.site,
-                    record.id,
-                    link,
-                    None,
-                    record.agent,
-                    decode_value(record.grains),
-                    record.present,
-                    earlier.first_seen if earlier else record.first_seen,
-                    record.last_seen,
-                    self._revision,
-                )
-            )
+            first_seen = earlier.first_seen if earlier else record.first_seen
+            taken.append(told_by(link, record, first_seen, self._revision))
         await self._writer.commit([(PUT_DEVICE, [device.row() for device in taken]), *beside])
         for device in taken:
             self._below[device.site, device.id] = device
@@ -312,25 +344,7 @@ class Registry(Part):
         started, self._started = self._started, []
         came, self._came = self._came, []
         went, self._went = self._went, []
-        # The shape of Salt's own event: its data is a sentence.
-        events = [
-            self._bus.event(
-                tags.device_start(device.id),
-                {
-                    "cmd": "_minion_event",
-                    "data": f"Minion {device.id} started at {device.last_seen:.0f}",
-                    "id": device.id,
-                    "pretag": None,
-                    "tag": tags.device_start(device.id),
-                },
-            )
-            for device in started
-        ]
-        # In pages, so that the event of a whole site's return still fits an item.
-        for start in range(0, max(len(came), len(went)), limits.MANIFEST_PAGE):
-            page = slice(start, start + limits.MANIFEST_PAGE)
-            events.append(self._bus.event(tags.PRESENCE_CHANGE, {"new": came[page], "lost": went[page]}))
-        return events
+        return presence_events(self._bus, started, came, went)
 
     async def _sweep(self) -> None:
         seen_at = self._clock.monotonic()

@@ -1,4 +1,4 @@
-"""The MQTT downlink: where a station's bytes become messages, and its messages bytes.
+"""The MQTT downlink: one connection to the site's broker, what is said on it, and whom the devices there may believe.
 
 One broadcast with a bitmap when most of the site is meant, else one message for each device. QoS 0 both ways: what
 proves arrival is a device's own word, and what is not answered is sent again by ``jobs.deliver``.
@@ -8,33 +8,28 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, ClassVar, Protocol
 
 from device_agent.clock import Clock
 from device_agent.errors import Refused
 from device_agent.mqtt import BrokerAddress, MqttLink, NotConnected
 from device_agent.parts import Part
-from device_agent.protocol import bitmap, limits, topics
-from device_agent.protocol.links import Returns
-from device_agent.protocol.messages import (
-    Beat,
-    Cancel,
-    Confirm,
-    Deliver,
-    Downward,
-    Gone,
-    Hello,
-    Return,
-    RollCall,
-    Running,
-    Welcome,
-    decode_upward,
-    encode,
-)
+from device_agent.protocol import bitmap, topics
+from device_agent.protocol.links import Parcel, Returns
+from device_agent.protocol.messages import Confirm, encode
+from gateway.devices.authority import Authority
+from gateway.devices.enrolled import Enrolled
+from gateway.devices.epochs import Epochs
+from gateway.devices.openings import Openings
+from gateway.devices.prekeys import Prekeys
+from gateway.devices.recertify import Recertification
 from gateway.devices.registry import Registry
+from gateway.devices.sessions import Sessions
+from gateway.downlinks.hearing import Hearing, Reception, ResealPort
+from gateway.downlinks.sealing import Sealing
+from gateway.downlinks.words import Words
 from gateway.metrics import Metrics
-from gateway.store.writer import StoreFailed
 
 log = logging.getLogger(__name__)
 
@@ -42,11 +37,20 @@ INCOMING_MESSAGES = 65_536
 MOST = 0.5
 """A broadcast costs every device of the site a look; above this share of them it costs less than single messages."""
 
-WELCOME_RETRY_SECONDS = 1.0
 CONNECT_SECONDS = 15.0
 
-_Routed = Callable[[bytes | None], Downward]
-"""A message, given the bitmap that routes it or None for a single device."""
+_Routed = Callable[[bytes | None], bytes]
+"""A payload, given the bitmap that routes it or None for a single device."""
+
+
+class Desk(Reception, Protocol):
+    """Who is a device here (``gateway.devices.enrollment.Enrollment``)."""
+
+    def by_name(self, name: str) -> Enrolled | None:
+        """The device that has this name."""
+
+    def respond_with(self, respond: Callable[[str, bytes], Awaitable[object]]) -> None:
+        """Answer those who want to join (dids as text) through this."""
 
 
 class MqttDownlink(Part):
@@ -59,25 +63,51 @@ class MqttDownlink(Part):
         *,
         site: str,
         address: BrokerAddress,
+        authority: Authority,
+        enrollment: Desk,
+        prekeys: Prekeys,
+        sessions: Sessions,
+        openings: Openings,
+        epochs: Epochs,
+        recertification: Recertification,
         registry: Registry,
         returns: Returns,
+        reseal: ResealPort,
         metrics: Metrics,
         clock: Clock,
     ) -> None:
         self._site = site
+        self._by_name = enrollment.by_name
+        self._prekeys = prekeys
+        self._sessions = sessions
         self._registry = registry
         self._returns = returns
         self._metrics = metrics
-        self._clock = clock
-        self._welcomes: dict[str, Welcome] = {}
-        self._welcome_wake = asyncio.Event()
+        self._sealing = Sealing(site=site, authority=authority, prekeys=prekeys)
+        self._words = Words(site=site, sessions=sessions, registry=registry, send=self._send, metrics=metrics)
+        hearing = Hearing(
+            site=site,
+            link=self.name,
+            sessions=sessions,
+            openings=openings,
+            epochs=epochs,
+            recertification=recertification,
+            enrollment=enrollment,
+            words=self._words,
+            registry=registry,
+            returns=returns,
+            reseal=reseal,
+            metrics=metrics,
+            clock=clock,
+        )
+        self._bundle_wake = asyncio.Event()
         self._ready = asyncio.Event()
         self._seen_lost = False
         self._link = MqttLink(
             address,
             client_id=f"station-{site}",
-            subscriptions=[topics.station_filter(site)],
-            on_message=self._receive,
+            subscriptions=[topics.station_filter(site), topics.enrol_request(site)],
+            on_message=hearing.receive,
             on_connected=self._connected,
             on_lost=self._lost,
             count=metrics.add,
@@ -85,11 +115,20 @@ class MqttDownlink(Part):
             name="mqtt",
             clock=clock,
         )
+        sessions.on_drop(hearing.lost)
+        openings.send_with(self._send)
+        recertification.send_with(self._send)
+        epochs.tell_with(present=sessions.dids, may_know=sessions.may_open, send=self._send)
+        enrollment.respond_with(self._respond)
+        authority.on_change(self._trust_changed)
+        prekeys.on_change(self._bundle_wake.set)
 
     async def open(self) -> None:
         """Connect; a broker that is away does not keep the station from starting."""
         self.spawn(self._link.run(), "link")
-        self.spawn(self._send_welcomes(), "welcome")
+        self.spawn(self._words.run(), "words")
+        self.spawn(self._words.run_welcomes(), "welcome")
+        self.spawn(self._renew_bundle(), "trust")
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 await self._ready.wait()
@@ -110,64 +149,86 @@ class MqttDownlink(Part):
             "next_attempt": state.next_attempt,
         }
 
-    async def deliver(self, job: bytes, remaining: float, names: Sequence[str]) -> None:
-        """Send a job to these devices."""
-        await self._spread(names, lambda bits: Deliver(job, remaining, bits), topics.group_job(self._site))
+    # --- down ------------------------------------------------------------------------------------------------------
+
+    async def deliver(self, parcel: Parcel, remaining: float, names: Sequence[str]) -> None:
+        """Send a job to these devices, as it was sealed for this site: for all of them, or for each."""
+        group, single = self._sealing.choose(parcel)
+        if single:
+            bodies = {name: self._sealing.job(single[name], remaining, None) for name in names if name in single}
+            await self._publish_each(bodies)
+            names = [name for name in names if name not in single]
+        if group is not None and names:
+            body = group
+            await self._spread(names, lambda bits: self._sealing.job(body, remaining, bits))
+        elif names:
+            self._metrics.add("mqtt_not_sealed", len(names))
 
     async def cancel(self, jid: str, names: Sequence[str]) -> None:
         """Tell these devices not to start a job."""
-        await self._spread(names, lambda bits: Cancel(jid, bits), topics.group_job(self._site))
+        await self._spread(names, lambda bits: self._sealing.cancel(jid, bits))
 
     async def confirm(self, jid: str, names: Sequence[str]) -> None:
         """Tell these devices that their returns are on disk."""
-        await self._spread(names, lambda bits: Confirm([jid], bits), topics.group_ack(self._site))
+        if self._is_most(names):
+            await self._publish(topics.group_ack(self._site), self._sealing.ack([jid], self._bits(names)))
+            self._metrics.add("mqtt_broadcasts")
+            return
+        # Without a session the device says it again when it has one.
+        dids = (device.did for device in self._devices(names))
+        await self._publish_all(self._sessions.frames(dids, encode(Confirm([jid]))))
 
-    async def _spread(self, names: Sequence[str], message: _Routed, group: str) -> None:
+    async def _spread(self, names: Sequence[str], payload: _Routed) -> None:
         """One broadcast when most of the site is meant, else one message for each."""
-        present = self._registry.present()
+        if self._is_most(names):
+            await self._publish(topics.group_job(self._site), payload(self._bits(names)))
+            self._metrics.add("mqtt_broadcasts")
+        else:
+            await self._publish_each(dict.fromkeys(names, payload(None)))
+
+    def _is_most(self, names: Sequence[str]) -> bool:
+        return len(names) > 1 and len(names) > self._registry.present() * MOST
+
+    def _devices(self, names: Iterable[str]) -> list[Enrolled]:
+        found = map(self._by_name, names)
+        return [device for device in found if device is not None]
+
+    def _bits(self, names: Iterable[str]) -> bytes:
+        return bitmap.pack(device.place for device in self._devices(names) if device.place >= 0)
+
+    async def _publish_each(self, bodies: dict[str, bytes]) -> None:
+        await self._publish_all(
+            [(topics.device_job(self._site, device.did), bodies[device.name]) for device in self._devices(bodies)]
+        )
+
+    async def _publish_all(self, messages: list[tuple[str, bytes]]) -> None:
         try:
-            if len(names) > 1 and len(names) > present * MOST:
-                places = (self._registry.own_device(name) for name in names)
-                bits = bitmap.pack(device.place for device in places if device is not None and device.place is not None)
-                await self._link.publish(group, encode(message(bits)))
-                self._metrics.add("mqtt_broadcasts")
-            else:
-                body = encode(message(None))
-                await self._link.publish_many((topics.device_job(self._site, name), body) for name in names)
-                self._metrics.add("mqtt_unicasts", len(names))
+            await self._link.publish_many(messages)
+            self._metrics.add("mqtt_unicasts", len(messages))
         except NotConnected as error:
             # Nothing is lost: whoever did not answer is sent it again.
-            log.warning("not sent, it is sent again later devices=%d error=%s", len(names), error.what)
+            log.warning("not sent, it is sent again later devices=%d error=%s", len(messages), error.what)
 
-    async def _receive(self, topic: str, payload: bytes) -> None:
-        device = "a topic of no device"
+    async def _publish(self, topic: str, payload: bytes) -> None:
         try:
-            device = topics.sender(topic)
-            message = decode_upward(payload)
-            match message:
-                case Return():
-                    await self._returns.returned(device, message, len(payload))
-                case Running(jid=jid):
-                    self._returns.running(device, jid)
-                case Beat():
-                    if self._registry.beat(device, message):
-                        for jid in message.running:
-                            self._returns.running(device, jid)
-                    else:
-                        await self._say(device, RollCall())
-                case Hello():
-                    place = self._registry.hello(self.name, device, message)
-                    self._welcomes[device] = Welcome(message.session, place, limits.BEAT_SECONDS)
-                    self._welcome_wake.set()
-                case Gone():
-                    self._registry.gone(device, message)
-        except Refused as refusal:
-            self._metrics.refused("mqtt", refusal.reason, device, refusal.detail)
+            await self._link.publish(topic, payload)
+        except NotConnected as error:
+            log.warning("not sent, it is sent again later topic=%s error=%s", topic, error.what)
+
+    async def _send(self, messages: Iterable[tuple[str, bytes]]) -> None:
+        await self._link.publish_many(messages)
+
+    async def _respond(self, did: str, payload: bytes) -> None:
+        await self._publish(topics.enrol_response(self._site, did), payload)
+
+    # --- the link --------------------------------------------------------------------------------------------------
 
     async def _connected(self) -> None:
         if self._seen_lost:
             self._registry.unheard(self.name)
-        await self._link.publish(topics.group_job(self._site), encode(RollCall()))
+            # Last words may have been missed: everybody opens another session, and says hello in it.
+            self._prekeys.renew_instance()
+        await self._publish_bundle()
         self._ready.set()
 
     def _lost(self) -> None:
@@ -175,28 +236,24 @@ class MqttDownlink(Part):
         self._seen_lost = True
         self._registry.unheard(self.name)
 
-    async def _say(self, device: str, message: Downward) -> None:
+    async def _publish_bundle(self) -> None:
         try:
-            await self._link.publish(topics.device_job(self._site, device), encode(message))
-        except NotConnected:
-            self._metrics.add("mqtt_not_sent")
+            body = self._sealing.bundle()
+        except Refused as refusal:
+            log.error("devices cannot be told whom to believe: %s", refusal)
+            return
+        if body is not None:
+            await self._link.publish(topics.trust(self._site), body, retain=True)
 
-    async def _send_welcomes(self) -> None:
-        """Tell devices their place, only after it is on disk: no two may ever believe in the same one."""
+    async def _trust_changed(self) -> None:
+        self._bundle_wake.set()
+
+    async def _renew_bundle(self) -> None:
         while True:
-            await self._welcome_wake.wait()
-            self._welcome_wake.clear()
-            welcomes, self._welcomes = self._welcomes, {}
+            await self._bundle_wake.wait()
+            self._bundle_wake.clear()
             try:
-                await self._registry.flush()
-                await self._link.publish_many(
-                    (topics.device_job(self._site, device), encode(welcome)) for device, welcome in welcomes.items()
-                )
-            except (StoreFailed, NotConnected) as error:
-                log.warning("welcomes delayed devices=%d error=%s", len(welcomes), error.what)
-                self._welcomes = {**welcomes, **self._welcomes}
-                self._welcome_wake.set()
-                await asyncio.sleep(WELCOME_RETRY_SECONDS)
-                continue
-            for device in welcomes:
-                self._registry.welcomed(device)
+                await self._publish_bundle()
+            except NotConnected:
+                # It is published with every connection.
+                self._metrics.add("mqtt_not_sent")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -12,6 +12,7 @@ from device_agent.clock import Clock
 from device_agent.errors import OutstationError, PolicyRefused, Refused, StationFailed, UsageInvalid
 from device_agent.protocol import limits, tags
 from device_agent.protocol.jid import JidMaker
+from device_agent.protocol.links import Parcel, Sealed
 from device_agent.protocol.messages import (
     Item,
     Job,
@@ -24,14 +25,18 @@ from device_agent.protocol.messages import (
     encode,
     encode_value,
 )
-from device_agent.protocol.outcomes import State
+from device_agent.protocol.outcomes import Outcome, State
 from device_agent.protocol.targeting import Target, compile_target
 from gateway.bus import Bus
+from gateway.devices.policy import Operator
 from gateway.devices.registry import Registry
 from gateway.jobs.close import Closing
 from gateway.jobs.expect import Expectation, expect, pages
 from gateway.jobs.open_jobs import ABOVE, LOCAL, Branch, OpenJob, OpenJobs, Waiting
+from gateway.jobs.permission import FREE, Permission, Ruling
 from gateway.jobs.record import NOT_RUN_RETCODE, new_event, outcome_statement
+from gateway.jobs.refuse import refused_pages, refused_records
+from gateway.jobs.seal import SEALED_DEVICES, Sealer, public
 from gateway.metrics import Metrics
 from gateway.spool.queue import Spool
 from gateway.store.reader import Reader
@@ -46,6 +51,10 @@ ADD_JOB = "INSERT INTO jobs (jid, body, origin, deadline, accepted) VALUES (?, ?
 ADD_BRANCH = "INSERT OR IGNORE INTO job_sites (jid, site, state) VALUES (?, ?, ?)"
 ADD_PAGE = "INSERT OR REPLACE INTO manifests (jid, link, page, site, ids, final) VALUES (?, ?, ?, ?, ?, ?)"
 ADD_DELIVERY = "INSERT INTO deliveries (jid, ids) VALUES (?, ?)"
+SET_HELD = "UPDATE jobs SET held = 1 WHERE jid = ?"
+PUT_SEALS = "INSERT OR REPLACE INTO job_seals (jid, body) VALUES (?, ?)"
+ROUNDING_SECONDS = 2.0
+"""A proof holds whole seconds: a job lives up to so much longer there than here."""
 
 
 class JobRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -60,6 +69,8 @@ class JobRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     expires_seconds: float | None = None
     run_limit: float | None = None
     user: str | None = None
+    why: str = ""
+    sealed: bool = False
 
 
 class Acceptance:
@@ -77,9 +88,11 @@ class Acceptance:
         reader: Reader,
         bus: Bus,
         closing: Closing,
+        sealer: Sealer,
         metrics: Metrics,
         clock: Clock,
         kick: Callable[[], None],
+        permission: Permission | None = None,
     ) -> None:
         self._site = site
         self._open_jobs = open_jobs
@@ -90,16 +103,18 @@ class Acceptance:
         self._reader = reader
         self._bus = bus
         self._closing = closing
+        self._sealer = sealer
         self._metrics = metrics
         self._clock = clock
         self._kick = kick
+        self._permission = permission
         self._jids = JidMaker()
         self._accepting: set[str] = set()
         self._forestalled: dict[str, bool] = {}
         self.draining = False
 
-    async def submit(self, request: JobRequest, user: str) -> str:
-        """Issue a job here; returns its jid when it is on disk.
+    async def submit(self, request: JobRequest, user: str, operator: Operator | None = None) -> str:
+        """Issue a job here; returns its jid when it is on disk. Without an operator the station itself asks.
 
         Raises ``UsageInvalid`` for what is wrong with it, ``PolicyRefused`` when the station is full or stopping.
         """
@@ -114,15 +129,7 @@ class Acceptance:
                 hint="outstation jobs list --open, then jobs cancel",
             )
         target = compile_target(request.tgt, request.tgt_type)
-        default = limits.JOB_EXPIRY_SECONDS if request.late == "drop" else limits.JOB_EXPIRY_LATE_SECONDS
-        expires_in = default if request.expires_seconds is None else request.expires_seconds
-        if not 0 < expires_in <= limits.JOB_EXPIRY_MAX_SECONDS:
-            raise UsageInvalid(
-                "the expiry is out of range",
-                where="expires_seconds",
-                found=f"{expires_in:g} s",
-                allowed=f"more than 0 and at most {limits.JOB_EXPIRY_MAX_SECONDS:.0f} s",
-            )
+        expires_in = self._life(request)
         now = self._clock.wall()
         draft = Job(
             jid=self._jids.next(now),
@@ -136,29 +143,92 @@ class Acceptance:
             expires=now + expires_in,
             late=request.late,
             run_limit=limits.RUN_LIMIT_SECONDS if request.run_limit is None else request.run_limit,
+            why=request.why,
+            sealed=request.sealed,
         )
-        body = self._checked(draft)
-        await self._take(draft, body, target, LOCAL, expires_in)
+        body, ruling = self._checked(draft), FREE
+        if operator is not None and self._permission is not None:
+            draft, ruling = await self._permission.here(operator, draft, target)
+            body, target = self._checked(draft), compile_target(draft.tgt, draft.tgt_type)
+        self._sealer.may_issue(draft)
+        if draft.sealed:
+            self._check_few(target)
+        await self._take(draft, body, target, LOCAL, expires_in, ruling=ruling)
         return draft.jid
 
-    async def accept_from_above(self, body: bytes, remaining: float, master: str) -> None:
-        """Take a job from a master; one that cannot be taken is refused and counted, a repeated one is ignored."""
+    def _life(self, request: JobRequest) -> float:
+        """Seconds until the job expires. Raises ``UsageInvalid``, and ``PolicyRefused`` beyond what this site may."""
+        longest = self._sealer.longest()
+        most = limits.JOB_EXPIRY_MAX_SECONDS if longest is None else longest - ROUNDING_SECONDS
+        default = limits.JOB_EXPIRY_SECONDS if request.late == "drop" else limits.JOB_EXPIRY_LATE_SECONDS
+        expires_in = min(default, most) if request.expires_seconds is None else request.expires_seconds
+        if not 0 < expires_in <= limits.JOB_EXPIRY_MAX_SECONDS:
+            raise UsageInvalid(
+                "the expiry is out of range",
+                where="expires_seconds",
+                found=f"{expires_in:g} s",
+                allowed=f"more than 0 and at most {limits.JOB_EXPIRY_MAX_SECONDS:.0f} s",
+            )
+        if expires_in > most:
+            raise PolicyRefused(
+                "a job of this site may not live so long",
+                error_id="policy.ttl",
+                found=f"{expires_in:g} s",
+                allowed=f"at most {most:g} s, as the site's certificate says",
+                hint="give a shorter expiry, or run it from a master",
+            )
+        return expires_in
+
+    def _check_few(self, target: Target) -> None:
+        """Each device of a sealed job costs a seal of its own. Raises ``UsageInvalid`` when they are too many."""
+        meant = sum(1 for device in self._registry.everything() if target.matches(device.id, device.grains))
+        if meant > SEALED_DEVICES:
+            raise UsageInvalid(
+                "a sealed job is for few devices",
+                where="tgt",
+                found=f"{meant} devices",
+                allowed=f"at most {SEALED_DEVICES}",
+                hint="name fewer devices, or leave out --sealed: the arguments are then encrypted for the site's group",
+            )
+
+    async def accept_from_above(self, parcel: Parcel, remaining: float, master: str) -> None:
+        """Take a job from a master; one that cannot be taken is refused and counted, a repeated one is ignored.
+
+        A repeat may bring new seals, made since the group key changed.
+        """
         try:
-            job = decode_job(body)
+            job = decode_job(parcel.definition)
             if await self._known(job.jid):
                 self._metrics.add("jobs_repeated")
+                await self._take_seals(job, parcel)
                 return
+            self._sealer.check(job, parcel.sealed)
             if len(self._open_jobs) >= limits.OPEN_JOBS or self.draining:
                 # Not acknowledged: the master still has it, and sends it again after the next welcome.
                 raise Refused("busy", f"job {job.jid}: {len(self._open_jobs)} jobs are open")
             target = compile_target(job.tgt, job.tgt_type)
-            await self._take(job, body, target, ABOVE, min(remaining, limits.JOB_EXPIRY_MAX_SECONDS))
+            life = min(remaining, limits.JOB_EXPIRY_MAX_SECONDS)
+            ruling = FREE if self._permission is None else self._permission.above(job, target)
+            await self._take(job, parcel.definition, target, ABOVE, life, parcel.sealed, ruling)
         except Refused as refusal:
             self._metrics.refused("uplink", refusal.reason, master, refusal.detail)
         except UsageInvalid as error:
             self._metrics.refused("uplink", "bad_target", master, error.what)
         except StationFailed as error:
             self._metrics.refused("uplink", "store_failed", master, error.what)
+
+    async def _take_seals(self, job: Job, parcel: Parcel) -> None:
+        opened = self._open_jobs.get(job.jid)
+        if opened is None or opened.origin != ABOVE or opened.sealed == list(parcel.sealed):
+            return
+        self._sealer.check(job, parcel.sealed)
+        renewed = {(entry.site, entry.device) for entry in parcel.sealed}
+        kept = [entry for entry in opened.sealed if (entry.site, entry.device) not in renewed]
+        sealed = [*kept, *parcel.sealed]
+        await self._writer.commit([(PUT_SEALS, [(job.jid, encode_value(sealed))])])
+        opened.sealed = sealed
+        opened.look_at = 0.0
+        self._kick()
 
     def forestall(self, jid: str) -> None:
         """A cancel came: should its job come after it, it starts nowhere. A bounded number is remembered."""
@@ -189,41 +259,58 @@ class Acceptance:
             ) from None
         return body
 
-    async def _take(self, job: Job, body: bytes, target: Target, origin: str, remaining: float) -> None:
+    async def _take(
+        self,
+        job: Job,
+        body: bytes,
+        target: Target,
+        origin: str,
+        remaining: float,
+        sealed: Sequence[Sealed] = (),
+        ruling: Ruling = FREE,
+    ) -> None:
         if job.jid in self._accepting:
             return
         self._accepting.add(job.jid)
         try:
             cancelled = self._forestalled.pop(job.jid, False)
-            expected = expect(job, target, self._registry.own(), remaining, cancelled=cancelled)
-            opened = self._opened(job, body, origin, expected, remaining)
+            own, held = self._registry.own(), ruling.held
+            expected = expect(job, target, own, remaining, cancelled=cancelled, held=held, refused=ruling.refused)
+            opened = self._opened(job, body, origin, expected, remaining, ruling)
             opened.cancelled = cancelled
-            await self._put_on_disk(opened, expected, remaining)
+            opened.sealed = list(sealed)
+            await self._put_on_disk(opened, expected, remaining, ruling)
         finally:
             self._accepting.discard(job.jid)
         self._open_jobs.add(opened)
         self._metrics.add("jobs_accepted")
         log.info("job accepted jid=%s fun=%s origin=%s expected=%d", job.jid, job.fun, origin, opened.expected)
-        await self._bus.fire([self._bus.event(tags.job_new(job.jid), new_event(job, expected.ids()))], upward=False)
+        event = self._bus.event(tags.job_new(job.jid), new_event(public(job), expected.ids()))
+        await self._bus.fire([event], upward=False)
         await self._closing.check(opened)
         self._kick()
 
-    def _opened(self, job: Job, body: bytes, origin: str, expected: Expectation, remaining: float) -> OpenJob:
+    def _opened(
+        self, job: Job, body: bytes, origin: str, expected: Expectation, remaining: float, ruling: Ruling
+    ) -> OpenJob:
         now = self._clock.monotonic()
         opened = OpenJob(
             job=job, body=body, origin=origin, accepted=self._clock.wall(), deadline=now + max(0.0, remaining)
         )
-        opened.own_expected = len(expected.present) + len(expected.absent) + len(expected.ended)
+        opened.held = ruling.held
+        opened.own_expected = len(expected.present) + len(expected.absent) + len(expected.ended) + len(ruling.below)
         opened.waiting = {device: Waiting(State.DELIVERED, due=now, since=now) for device in expected.present}
         opened.waiting |= {device: Waiting(due=now, since=now) for device in expected.absent}
-        opened.branches = {site: Branch(site) for site in self._sites_below()}
+        opened.branches = {site: Branch(site) for site in self._sites_below() if site not in ruling.shut}
         opened.manifest_final = not opened.branches
         opened.counts.update(ended.outcome.value for ended in expected.ended)
+        opened.counts.update(Outcome.REFUSED.value for _ in ruling.below)
         return opened
 
-    async def _put_on_disk(self, opened: OpenJob, expected: Expectation, remaining: float) -> None:
-        job, wall = opened.job, self._clock.wall()
-        manifest = pages(job.jid, self._site, expected.ids(), self._registry.revision, final=not opened.branches)
+    async def _put_on_disk(self, opened: OpenJob, expected: Expectation, remaining: float, ruling: Ruling) -> None:
+        job, wall, revision = opened.job, self._clock.wall(), self._registry.revision
+        manifest = refused_pages(job, ruling, revision)
+        manifest += pages(job.jid, self._site, expected.ids(), revision, final=not opened.branches)
         ended = [
             OutcomeRecord(
                 jid=job.jid,
@@ -238,10 +325,13 @@ class Acceptance:
             )
             for entry in expected.ended
         ]
+        ended += refused_records(job, ruling, wall)
         # The definition goes first, whoever issued the job: a master that takes over from the one that did needs it.
-        items: list[Item] = [JobDefinition(opened.body, self._site), *manifest, *ended]
+        items: list[Item] = [JobDefinition(encode(public(job)), self._site), *manifest, *ended]
         statements: list[Statement] = [
             (ADD_JOB, [(job.jid, opened.body, opened.origin, wall + remaining, wall)]),
+            (SET_HELD, [(job.jid,)] if opened.held else []),
+            (PUT_SEALS, [(job.jid, encode_value(opened.sealed))] if opened.sealed else []),
             (ADD_BRANCH, [(job.jid, site, branch.state.value) for site, branch in opened.branches.items()]),
             (
                 ADD_PAGE,
@@ -254,6 +344,7 @@ class Acceptance:
             (ADD_DELIVERY, [(job.jid, encode_value(expected.present))] if expected.present else []),
             outcome_statement(ended, ""),
             *self._spool.adding(items),
+            *ruling.statements,
         ]
         try:
             await self._writer.commit(statements)

@@ -5,35 +5,30 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from device_agent.clock import Clock
 from device_agent.errors import NotFound, OutstationError
 from device_agent.parts import Part
 from device_agent.protocol import limits
-from device_agent.protocol.links import Downlink
-from device_agent.protocol.messages import Manifest, OutcomeRecord, encode_value
+from device_agent.protocol.links import Downlink, Parcel
+from device_agent.protocol.messages import encode_value
 from device_agent.protocol.outcomes import Outcome, State
-from device_agent.protocol.targeting import compile_target
 from gateway.devices.registry import Registry
-from gateway.devices.sites import SiteBook
-from gateway.jobs.accept import ADD_DELIVERY, ADD_PAGE
+from gateway.jobs.accept import ADD_DELIVERY
+from gateway.jobs.branches import Branches
 from gateway.jobs.close import Closing
 from gateway.jobs.collect import Collection
-from gateway.jobs.expect import pages
-from gateway.jobs.open_jobs import Branch, BranchState, OpenJob, OpenJobs, Waiting
-from gateway.jobs.record import NOT_RUN_RETCODE, outcome_statement
-from gateway.jobs.silence import Presence, SiteStanding, Terms, Verdict, judge_device, judge_site, soonest
-from gateway.spool.queue import Spool
+from gateway.jobs.open_jobs import OpenJob, OpenJobs, Waiting
+from gateway.jobs.reseal import RESEAL_SECONDS, Reseal
+from gateway.jobs.seal import Sealer
+from gateway.jobs.silence import Presence, Terms, Verdict, judge_device, soonest
 from gateway.store.writer import Statement, StoreFailed, Writer
 
 log = logging.getLogger(__name__)
 
 LOOK_CEILING_SECONDS = 1.0
-SET_BRANCH = "UPDATE job_sites SET state = ? WHERE jid = ? AND site = ? AND state <> 'closed'"
-CAME_BACK = Verdict(Outcome.SITE_DARK, "the site came back after the expiry and has not answered for it yet")
-LEFT_OUT = Verdict(Outcome.UNKNOWN, "the site closed the job without an outcome for this device")
 _AWAY = Presence(present=False, unheard=False, gone=0.0)
 
 
@@ -45,23 +40,27 @@ class Delivery(Part):
     def __init__(
         self,
         *,
+        site: str,
         open_jobs: OpenJobs,
         registry: Registry,
-        site_book: SiteBook,
         downlink_of: Callable[[str], Downlink | None],
         collection: Collection,
         closing: Closing,
-        spool: Spool,
+        sealer: Sealer,
+        reseal: Reseal,
+        branches: Branches,
         writer: Writer,
         clock: Clock,
     ) -> None:
+        self._site = site
         self._open_jobs = open_jobs
         self._registry = registry
-        self._site_book = site_book
         self._downlink_of = downlink_of
         self._collection = collection
         self._closing = closing
-        self._spool = spool
+        self._sealer = sealer
+        self._reseal = reseal
+        self._branches = branches
         self._writer = writer
         self._clock = clock
         self._wake = asyncio.Event()
@@ -83,33 +82,38 @@ class Delivery(Part):
                 opened.look_at = 0.0
                 self._wake.set()
 
-    async def site_up(self, site: str) -> None:
-        """A site is back: it gets the jobs it has not answered, and the cancels it may have missed."""
-        for opened in self._open_jobs:
-            branch = opened.branches.get(site)
-            if branch is not None:
-                branch.tries = 0
-                await self._offer(opened, branch)
+    async def cancel(self, jid: str, beside: Sequence[Statement] = ()) -> None:
+        """Stop a job from starting where it has not started. Raises ``NotFound`` when no such job is open.
 
-    async def site_forgot(self, site: str) -> None:
-        """A site is back with a new store: what it knew of the jobs it had answered is lost with the old one."""
-        verdict = Verdict(Outcome.UNKNOWN, "the site lost its store after it took the job")
-        for opened in self._open_jobs:
-            branch = opened.branches.get(site)
-            if branch is not None and branch.state is BranchState.ANSWERED:
-                await self._end_site(opened, branch, verdict)
-
-    async def cancel(self, jid: str) -> None:
-        """Stop a job from starting where it has not started. Raises ``NotFound`` when no such job is open."""
+        ``beside`` goes to disk with it.
+        """
         opened = self._open_jobs.get(jid)
         if opened is None:
             raise NotFound(f"no open job {jid}", error_id="job.not_open", hint="outstation jobs list --open")
-        await self._writer.commit([("UPDATE jobs SET cancelled = 1 WHERE jid = ?", [(jid,)])])
+        await self._writer.commit([("UPDATE jobs SET cancelled = 1 WHERE jid = ?", [(jid,)]), *beside])
         opened.cancelled = True
         opened.look_at = 0.0
         for waiting in opened.waiting.values():
             waiting.due = 0.0
             waiting.tries = 0
+        for branch in opened.branches.values():
+            branch.due, branch.tries = 0.0, 0
+        self.kick()
+
+    async def release(self, jid: str, beside: Sequence[Statement] = ()) -> None:
+        """Let a held job go. Raises ``NotFound`` when no such job is held."""
+        opened = self._open_jobs.get(jid)
+        if opened is None or not opened.held:
+            raise NotFound(f"no held job {jid}", error_id="job.not_held", hint="outstation jobs list --state held")
+        await self._writer.commit([("UPDATE jobs SET held = 0 WHERE jid = ?", [(jid,)]), *beside])
+        opened.held = False
+        opened.look_at = 0.0
+        for name, waiting in list(opened.waiting.items()):
+            waiting.due = 0.0
+            device = self._registry.own_device(name)
+            if opened.job.late == "drop" and not (device is not None and (device.present or device.unheard)):
+                why = "not connected when the job was released"
+                self._collection.decided(opened, name, Outcome.UNREACHABLE, why)
         for branch in opened.branches.values():
             branch.due, branch.tries = 0.0, 0
         self.kick()
@@ -122,6 +126,17 @@ class Delivery(Part):
             log.info("cancel for a job that is not open jid=%s", jid)
         except StoreFailed as error:
             log.error("cancel not taken, the master repeats it at the next welcome jid=%s error=%s", jid, error.found)
+
+    async def reseal(self, device: str, jid: str, reason: str) -> None:
+        """A device cannot take a job as it is sealed (another group key, a number it is past): it waits for another."""
+        opened = self._open_jobs.get(jid)
+        waiting = opened.waiting.get(device) if opened is not None else None
+        if opened is None or waiting is None:
+            return
+        waiting.state = State.QUEUED
+        waiting.due = self._clock.monotonic() + RESEAL_SECONDS
+        opened.look_at = min(opened.look_at, waiting.due)
+        await self._reseal.renew(opened, self._site, reason)
 
     async def _run(self) -> None:
         while True:
@@ -143,12 +158,12 @@ class Delivery(Part):
                         opened.look_at = now + LOOK_CEILING_SECONDS
 
     async def _look_at(self, opened: OpenJob, now: float) -> None:
-        terms = Terms(opened.deadline, opened.job.late, opened.job.run_limit, opened.cancelled)
+        terms = Terms(opened.deadline, opened.job.late, opened.job.run_limit, opened.cancelled, opened.held)
         # A floor under the next look: what is due now is done now, and whatever happens meanwhile lowers it again.
         opened.look_at = now + 60.0
         looks = [await self._look_at_devices(opened, terms, now)]
         branches = list(opened.branches.values())
-        looks += [await self._look_at_site(opened, branch, terms, now) for branch in branches]
+        looks += [await self._branches.look_at(opened, branch, terms, now) for branch in branches]
         opened.look_at = min(opened.look_at, soonest(*looks))
         await self._closing.answered(opened)
         if opened.all_ended:
@@ -168,7 +183,7 @@ class Delivery(Part):
                 self._collection.decided(opened, name, verdict.outcome, verdict.why)
                 continue
             look = min(look, verdict)
-            if device is None or not device.present:
+            if device is None or not device.present or opened.held:
                 continue
             if waiting.due <= now:
                 (first if waiting.state is State.QUEUED else again)[device.link].append(name)
@@ -182,6 +197,18 @@ class Delivery(Part):
     async def _send(
         self, opened: OpenJob, first: dict[str, list[str]], again: dict[str, list[str]], now: float
     ) -> None:
+        names = [name for part in (first, again) for some in part.values() for name in some]
+        parcel = None if opened.cancelled else self._sealer.for_devices(opened, names)
+        if parcel is None and not opened.cancelled:
+            for unsent in (opened.waiting[name] for name in names):
+                unsent.due = now + RESEAL_SECONDS
+                if unsent.state is State.DELIVERED and not unsent.tries:
+                    unsent.state = State.QUEUED
+            opened.look_at = min(opened.look_at, now + RESEAL_SECONDS)
+            await self._reseal.renew(opened, self._site, "stale_epoch")
+            return
+        if parcel is not None and opened.job.sealed:
+            self._refuse_unsealed(opened, parcel, first, again)
         fresh = [name for names in first.values() for name in names]
         if fresh:
             # On disk before it is sent: after a crash the station knows that these may have run it.
@@ -196,125 +223,20 @@ class Delivery(Part):
                     _sent(waiting, now)
             if downlink is None:
                 continue
-            if opened.cancelled:
+            if parcel is None:
                 await downlink.cancel(opened.job.jid, names)
             else:
-                await downlink.deliver(opened.body, remaining, names)
+                await downlink.deliver(parcel, remaining, names)
 
-    async def _look_at_site(self, opened: OpenJob, branch: Branch, terms: Terms, now: float) -> float:
-        if branch.state is BranchState.CLOSED:
-            if branch.awaiting:
-                # Without a close of its own, the site was given up while dark and has come back with more devices.
-                await self._end_site(opened, branch, LEFT_OUT if branch.said_close else CAME_BACK)
-            return now + 3600.0
-        site = self._site_book.get(branch.site)
-        if site.connected and branch.due <= now:
-            await self._offer(opened, branch)
-        standing = SiteStanding(
-            sent=branch.state is not BranchState.WAITING,
-            # One page is enough: the site works on it, and a relay may have to wait for others.
-            answered=branch.state is BranchState.ANSWERED or branch.expected > 0,
-            dark_since=None if site.connected else site.dark_since,
-        )
-        verdict = judge_site(standing, terms, now)
-        if isinstance(verdict, Verdict):
-            await self._end_site(opened, branch, verdict)
-            return now + 3600.0
-        return min(verdict, branch.due) if site.connected else verdict
-
-    async def _offer(self, opened: OpenJob, branch: Branch) -> None:
-        """Send a site what it lacks: the job until it has answered, and the cancel while it has not closed.
-
-        Offered again from time to time: a site that was busy said nothing, and a repeat does no harm.
-        """
-        sites = self._downlink_of("sites")
-        if sites is None or branch.state is BranchState.CLOSED:
-            return
-        now = self._clock.monotonic()
-        wait = limits.RESEND_FIRST_SECONDS * 2.0 ** min(branch.tries, 8)
-        branch.tries += 1
-        branch.due = now + min(limits.RESEND_CEILING_SECONDS, wait)
-        if branch.state is BranchState.WAITING and not opened.cancelled and now < opened.deadline:
-            await self._writer.commit([(SET_BRANCH, [(BranchState.SENT.value, opened.job.jid, branch.site)])])
-            branch.state = BranchState.SENT
-        # Asked after the commit: a cancel may have come meanwhile.
-        if branch.state is BranchState.WAITING:
-            return
-        if opened.cancelled:
-            await sites.cancel(opened.job.jid, [branch.site])
-        # After a cancel too, in this order: a site that never had the job then says that it starts nowhere.
-        if branch.state is BranchState.SENT and not branch.expected and (opened.cancelled or now < opened.deadline):
-            await sites.deliver(opened.body, opened.deadline - now, [branch.site])
-
-    async def _end_site(self, opened: OpenJob, branch: Branch, verdict: Verdict) -> None:
-        """Give every device of a silent site that has no outcome the same one.
-
-        Without a complete manifest, what is known of the site says who else was meant.
-        """
-        names = set(branch.awaiting)
-        manifest: list[Manifest] = []
-        if branch.state in (BranchState.WAITING, BranchState.SENT):
-            target = compile_target(opened.job.tgt, opened.job.tgt_type)
-            meant = {
-                (device.site, device.id)
-                for device in self._registry.below(branch.site)
-                if target.matches(device.id, device.grains)
-            }
-            guessed = meant - names - branch.ended.keys()
-            manifest = self._pages_for(opened, sorted(guessed))
-            names |= guessed
-        records = self._records(opened, branch, sorted(names), verdict)
-        statements: list[Statement] = [
-            (
-                ADD_PAGE,
-                [
-                    (opened.job.jid, branch.site, -number, page.site, encode_value(page.ids), 0)
-                    for number, page in enumerate(manifest, start=1)
-                ],
-            ),
-            outcome_statement(records, branch.site),
-            (SET_BRANCH, [(BranchState.CLOSED.value, opened.job.jid, branch.site)]),
-            *self._spool.adding([*manifest, *records]),
-        ]
-        await self._writer.commit(statements)
-        self._spool.added()
-        for key in names - branch.ended.keys():
-            branch.ended[key] = verdict.outcome.value
-            opened.counts[verdict.outcome.value] += 1
-        branch.awaiting -= names
-        branch.state = BranchState.CLOSED
-        await self._closing.answered(opened)
-        await self._closing.check(opened)
-
-    def _records(
-        self, opened: OpenJob, branch: Branch, names: list[tuple[str, str]], verdict: Verdict
-    ) -> list[OutcomeRecord]:
-        seen = self._site_book.get(branch.site).last_seen or None
-        now = self._clock.wall()
-        return [
-            OutcomeRecord(
-                jid=opened.job.jid,
-                site=leaf,
-                id=device,
-                fun=opened.job.fun,
-                outcome=verdict.outcome,
-                retcode=NOT_RUN_RETCODE,
-                why=verdict.why,
-                seen=seen,
-                ended=now,
-            )
-            for leaf, device in names
-        ]
-
-    def _pages_for(self, opened: OpenJob, names: list[tuple[str, str]]) -> list[Manifest]:
-        by_leaf: dict[str, list[str]] = defaultdict(list)
-        for leaf, device in names:
-            by_leaf[leaf].append(device)
-        return [
-            page
-            for leaf, ids in by_leaf.items()
-            for page in pages(opened.job.jid, leaf, ids, self._registry.revision, final=False)
-        ]
+    def _refuse_unsealed(self, opened: OpenJob, parcel: Parcel, *parts: dict[str, list[str]]) -> None:
+        """A job sealed to single devices is nothing to others: say so instead of waiting for them."""
+        sealed = {entry.device for entry in parcel.sealed if entry.site == self._site}
+        for part in parts:
+            for names in part.values():
+                for name in [name for name in names if name not in sealed]:
+                    names.remove(name)
+                    why = "not_sealed: whoever issued the job knows no certificate of this device"
+                    self._collection.decided(opened, name, Outcome.REFUSED, why)
 
 
 def _sent(waiting: Waiting, now: float) -> None:

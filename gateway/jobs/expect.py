@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -11,6 +11,8 @@ from device_agent.protocol import limits
 from device_agent.protocol.messages import Job, Manifest
 from device_agent.protocol.outcomes import Outcome
 from device_agent.protocol.targeting import Target
+
+NOBODY: Mapping[str, str] = {}
 
 
 class Candidate(Protocol):
@@ -47,9 +49,19 @@ class Expectation:
 
 
 def expect(
-    job: Job, target: Target, devices: Iterable[Candidate], remaining: float, *, cancelled: bool = False
+    job: Job,
+    target: Target,
+    devices: Iterable[Candidate],
+    remaining: float,
+    *,
+    cancelled: bool = False,
+    held: bool = False,
+    refused: Mapping[str, str] = NOBODY,
 ) -> Expectation:
-    """Sort the devices that are meant by how the job starts for them. ``remaining`` is seconds to its expiry."""
+    """Sort the devices that are meant by how the job starts for them. ``remaining`` is seconds to its expiry.
+
+    A ``held`` job starts for nobody until it is released; ``refused`` are devices it never starts for, and why.
+    """
     expected = Expectation()
     for device in devices:
         if not target.matches(device.id, device.grains):
@@ -61,6 +73,10 @@ def expect(
             expected.ended.append(
                 Ended(device.id, Outcome.EXPIRED, "the job had expired when it reached the site", device.last_seen)
             )
+        elif device.id in refused:
+            expected.ended.append(Ended(device.id, Outcome.REFUSED, refused[device.id], device.last_seen))
+        elif held:
+            expected.absent.append(device.id)
         elif device.present:
             expected.present.append(device.id)
         elif device.unheard or job.late == "run":

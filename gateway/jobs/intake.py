@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from device_agent.clock import Clock
 from device_agent.parts import Part
+from device_agent.protocol.links import Parcel
 from gateway.jobs.accept import Acceptance
 from gateway.jobs.deliver import Delivery
 
@@ -21,7 +22,7 @@ QUEUED = 64
 
 @dataclass(frozen=True)
 class _Job:
-    body: bytes
+    parcel: Parcel
     expires: float
     master: str
 
@@ -50,9 +51,9 @@ class Intake(Part):
         """Finish what was taken."""
         await self._queue.join()
 
-    async def accept_from_above(self, job: bytes, remaining: float, master: str) -> None:
+    async def accept_from_above(self, parcel: Parcel, remaining: float, master: str) -> None:
         """Take a job; its expiry runs while it waits here."""
-        await self._queue.put(_Job(job, self._clock.monotonic() + remaining, master))
+        await self._queue.put(_Job(parcel, self._clock.monotonic() + remaining, master))
 
     async def cancel_from_above(self, jid: str) -> None:
         """Take a cancel; it stays behind the job it is about."""
@@ -63,8 +64,8 @@ class Intake(Part):
             taken = await self._queue.get()
             try:
                 match taken:
-                    case _Job(body=body, expires=expires, master=master):
-                        await self._acceptance.accept_from_above(body, expires - self._clock.monotonic(), master)
+                    case _Job(parcel=parcel, expires=expires, master=master):
+                        await self._acceptance.accept_from_above(parcel, expires - self._clock.monotonic(), master)
                     case _Cancel(jid=jid):
                         self._acceptance.forestall(jid)
                         await self._delivery.cancel_from_above(jid)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from device_agent.protocol.links import Sealed
 from device_agent.protocol.messages import Job
 from device_agent.protocol.outcomes import State
 
@@ -63,14 +64,22 @@ class Branch:
 
 @dataclass(slots=True)
 class OpenJob:
-    """A job without its close. ``deadline`` is the monotonic time of its expiry."""
+    """A job without its close. ``deadline`` is the monotonic time of its expiry.
+
+    ``sealed`` is what came from above for the sites that are reached through here; ``made`` what was sealed here, by
+    leaf site and device ("" for the group), with the epoch it was sealed under.
+    """
 
     job: Job
     body: bytes
     origin: str
     accepted: float
     deadline: float
+    sealed: list[Sealed] = field(default_factory=list)
+    made: dict[tuple[str, str], tuple[int, Sealed]] = field(default_factory=dict)
+    sealing_asked: float = 0.0
     cancelled: bool = False
+    held: bool = False
     own_expected: int = 0
     waiting: dict[str, Waiting] = field(default_factory=dict)
     committing: set[str] = field(default_factory=set)

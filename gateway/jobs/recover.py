@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+import msgspec
+
 from device_agent.clock import Clock
+from device_agent.protocol.links import Sealed
 from device_agent.protocol.messages import decode_job, decode_stored
 from device_agent.protocol.outcomes import State
 from gateway.jobs.open_jobs import Branch, BranchState, OpenJob, OpenJobs, Waiting
@@ -13,8 +16,10 @@ from gateway.store.reader import Reader
 
 async def recover(open_jobs: OpenJobs, reader: Reader, clock: Clock) -> int:
     """Fill ``open_jobs``; returns how many there are."""
-    rows = await reader.rows("SELECT jid, body, origin, deadline, accepted, cancelled FROM jobs WHERE closed IS NULL")
-    for jid, body, origin, deadline, accepted, cancelled in rows:
+    rows = await reader.rows(
+        "SELECT jid, body, origin, deadline, accepted, cancelled, held FROM jobs WHERE closed IS NULL"
+    )
+    for jid, body, origin, deadline, accepted, cancelled, held in rows:
         job = decode_job(body)
         # The deadline is on this machine's wall clock; a clock that stepped cannot stretch it past the original time.
         remaining = min(deadline - clock.wall(), deadline - accepted)
@@ -25,6 +30,7 @@ async def recover(open_jobs: OpenJobs, reader: Reader, clock: Clock) -> int:
             accepted=accepted,
             deadline=clock.monotonic() + remaining,
             cancelled=bool(cancelled),
+            held=bool(held),
         )
         await _fill(opened, reader, jid, clock.monotonic())
         open_jobs.add(opened)
@@ -32,6 +38,8 @@ async def recover(open_jobs: OpenJobs, reader: Reader, clock: Clock) -> int:
 
 
 async def _fill(opened: OpenJob, reader: Reader, jid: str, now: float) -> None:
+    for (body,) in await reader.rows("SELECT body FROM job_seals WHERE jid = ?", (jid,)):
+        opened.sealed = msgspec.convert(decode_stored(body), list[Sealed])
     ended: dict[str, dict[tuple[str, str], str]] = defaultdict(dict)
     for site, device, link, outcome in await reader.rows(
         "SELECT site, device, link, outcome FROM outcomes WHERE jid = ?", (jid,)

@@ -13,6 +13,7 @@ from device_agent.protocol import limits
 from device_agent.protocol.outcomes import Outcome, State
 
 WINDOW = limits.RETURN_WINDOW_SECONDS
+NOT_RELEASED = "it was held, and nobody released it before its expiry"
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class Terms:
     late: str
     run_limit: float
     cancelled: bool
+    held: bool = False
 
 
 def judge_device(state: State, since: float, terms: Terms, presence: Presence, now: float) -> Verdict | float:
@@ -67,6 +69,8 @@ def judge_device(state: State, since: float, terms: Terms, presence: Presence, n
 def _judge_queued(terms: Terms, presence: Presence, now: float) -> Verdict | float:
     if terms.cancelled:
         return Verdict(Outcome.CANCELLED, "cancelled before it was sent to the device")
+    if terms.held:
+        return Verdict(Outcome.EXPIRED, NOT_RELEASED) if now >= terms.deadline else terms.deadline
     if now >= terms.deadline:
         if terms.late == "run":
             return Verdict(Outcome.EXPIRED, "the device did not come back before the expiry")
@@ -99,6 +103,8 @@ def judge_site(standing: SiteStanding, terms: Terms, now: float) -> Verdict | fl
         return Verdict(Outcome.CANCELLED, "cancelled before it was sent to the site")
     if now < terms.deadline:
         return terms.deadline
+    if terms.held and not standing.sent:
+        return Verdict(Outcome.EXPIRED, NOT_RELEASED)
     if not standing.answered:
         if not standing.sent and terms.late == "run":
             return Verdict(Outcome.EXPIRED, "the site did not come back before the expiry")

@@ -14,7 +14,7 @@ from gateway.jobs.open_jobs import BranchState, OpenJob, OpenJobs
 from gateway.store.reader import Reader
 
 MISSING_SHOWN = 100
-_COLUMNS = "SELECT jid, body, origin, accepted, closed, cancelled, expected FROM jobs"
+_COLUMNS = "SELECT jid, body, origin, accepted, closed, cancelled, held, expected FROM jobs"
 
 
 class JobViews:
@@ -34,8 +34,12 @@ class JobViews:
         return await self._view(*rows[0])
 
     async def newest(self, limit: int, state: str | None) -> list[dict[str, Any]]:
-        """The newest jobs first; ``state`` is open, closed or None for both."""
-        where = {"open": "WHERE closed IS NULL", "closed": "WHERE closed IS NOT NULL"}.get(state or "", "")
+        """The newest jobs first; ``state`` is open, held (and open), closed or None for all."""
+        where = {
+            "open": "WHERE closed IS NULL",
+            "held": "WHERE closed IS NULL AND held = 1",
+            "closed": "WHERE closed IS NOT NULL",
+        }.get(state or "", "")
         rows = await self._reader.rows(f"{_COLUMNS} {where} ORDER BY jid DESC LIMIT ?", (limit,))
         return [await self._view(*row) for row in rows]
 
@@ -85,11 +89,13 @@ class JobViews:
         accepted: float,
         closed: float | None,
         cancelled: int,
+        held: int,
         expected: int | None,
     ) -> dict[str, Any]:
         job = decode_job(body)
         opened = self._open_jobs.get(jid)
         view = _definition(job, origin, accepted, closed, bool(cancelled))
+        view["held"] = bool(held) and closed is None
         last = await self._reader.rows(
             "SELECT outcome, count(*), max(ended) FROM outcomes WHERE jid = ? GROUP BY outcome", (jid,)
         )
@@ -183,6 +189,7 @@ def _definition(job: Job, origin: str, accepted: float, closed: float | None, ca
         "expires": job.expires,
         "late": job.late,
         "run_limit": job.run_limit,
+        "why": job.why,
         "accepted": accepted,
         "closed": closed,
         "cancelled": cancelled,

@@ -16,6 +16,7 @@ from device_agent.clock import Clock
 from device_agent.errors import Refused, UsageInvalid
 from device_agent.protocol import limits, tags
 from device_agent.protocol.messages import (
+    AuditRecord,
     Close,
     Event,
     Item,
@@ -30,12 +31,13 @@ from device_agent.protocol.messages import (
 )
 from device_agent.protocol.outcomes import PROVISIONAL
 from device_agent.protocol.targeting import compile_target
+from gateway.audit.book import keeping
 from gateway.bus import Bus
 from gateway.devices.registry import Registry
 from gateway.devices.sites import SiteBook
 from gateway.jobs.accept import ADD_BRANCH, ADD_JOB, ADD_PAGE
+from gateway.jobs.branches import SET_BRANCH
 from gateway.jobs.close import Closing
-from gateway.jobs.deliver import SET_BRANCH
 from gateway.jobs.expect import digest
 from gateway.jobs.open_jobs import ABOVE, LOCAL, Branch, BranchState, OpenJob, OpenJobs
 from gateway.jobs.record import new_event, outcome_statement, return_event
@@ -57,6 +59,7 @@ class _Batch:
     records: list[OutcomeRecord] = field(default_factory=list)
     closes: list[Close] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
+    audit: list[AuditRecord] = field(default_factory=list)
     jobs: list[OpenJob] = field(default_factory=list)
     passed_on: list[tuple[str, bytes]] = field(default_factory=list)
     joins: list[str] = field(default_factory=list)
@@ -154,6 +157,8 @@ class Inbox:
         match item:
             case Event():
                 batch.events.append(item)
+            case AuditRecord():
+                batch.audit.append(item)
             case JobDefinition():
                 known = await self._known_body(item, batch)
                 if known is not None:
@@ -318,6 +323,7 @@ class Inbox:
             outcome_statement(batch.records, batch.site),
             (SET_BRANCH, [*answered, *closed]),
             *self._bus.keeping(batch.events),
+            keeping(batch.audit),
             *self._spool.adding_encoded(batch.passed_on),
         ]
 

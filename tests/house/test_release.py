@@ -18,7 +18,7 @@ from tests.house.tree import CODE, ROOT, listing, name, python_files, syntax
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 # File -> packages that it uses where they are installed and does without where they are not.
-OPTIONAL = {"device_agent/swarm.py": {"uvloop"}}
+OPTIONAL = {"device_agent/swarm.py": {"uvloop"}, "tests/fuzz/fuzzer.py": {"atheris"}}
 
 
 def normal(distribution: str) -> str:

@@ -1,31 +1,25 @@
-"""A real agent on a real mosquitto, mostly as a process of its own: joining, running, crashing, stopping."""
+"""A real agent on a real mosquitto, mostly as a process of its own: running, crashing, stopping."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
-import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from device_agent import agent as agent_module
 from device_agent.agent import Agent, check_grains
-from device_agent.config import AgentSettings, BrokerSettings
 from device_agent.errors import ConfigInvalid
 from device_agent.parts import leaves
 from device_agent.protocol import limits, topics
-from device_agent.protocol.messages import Cancel, Confirm, Gone
+from device_agent.protocol.messages import Gone
+from tests.peers.agent_process import NAME, AgentProcess, agent_settings, joined
 from tests.peers.broker import Broker, running_broker
 from tests.peers.played_station import PlayedStation, a_job, played_station
 from tests.peers.waiting import until
-
-NAME = "cam-7"
-PROGRAM = "import sys, pathlib, device_agent.agent as a; sys.exit(a.main(pathlib.Path(sys.argv[1])))"
 
 
 @pytest.fixture
@@ -40,71 +34,15 @@ async def station(broker: Broker) -> AsyncIterator[PlayedStation]:
         yield made
 
 
-class AgentProcess:
-    """The agent as it is installed: a process with a settings file and a state directory."""
-
-    def __init__(self, broker: Broker, folder: Path) -> None:
-        self.folder = folder
-        self.settings: dict[str, Any] = {
-            "site": "lisbon",
-            "id": NAME,
-            "broker": {"host": broker.address.host, "port": broker.address.port},
-            "state_dir": str(folder / "state"),
-            "grains": {"floor": 3},
-        }
-        self.process: asyncio.subprocess.Process | None = None
-
-    @property
-    def log(self) -> str:
-        return (self.folder / "agent.log").read_text()
-
-    def configure(self, **settings: Any) -> None:
-        self.settings.update(settings)
-        (self.folder / "agent.yaml").write_text(yaml.safe_dump(self.settings))
-
-    async def start(self) -> None:
-        self.configure()
-        with (self.folder / "agent.log").open("ab") as log:
-            self.process = await asyncio.create_subprocess_exec(
-                sys.executable, "-c", PROGRAM, str(self.folder / "agent.yaml"), stderr=log
-            )
-
-    async def end(self, number: signal.Signals) -> int:
-        assert self.process is not None
-        self.process.send_signal(number)
-        async with asyncio.timeout(20):
-            return await self.process.wait()
-
-
 @pytest.fixture
-async def process(broker: Broker, tmp_path: Path) -> AsyncIterator[AgentProcess]:
-    made = AgentProcess(broker, tmp_path)
+async def process(station: PlayedStation, tmp_path: Path) -> AsyncIterator[AgentProcess]:
+    made = AgentProcess(station, tmp_path)
     await made.start()
     try:
         yield made
     finally:
         if made.process is not None and made.process.returncode is None:
             await made.end(signal.SIGKILL)
-
-
-def settings(broker: Broker, folder: Path, **fields: Any) -> AgentSettings:
-    return AgentSettings(
-        **{
-            "site": "lisbon",
-            "id": NAME,
-            "broker": BrokerSettings(host=broker.address.host, port=broker.address.port),
-            "state_dir": str(folder / "state"),
-            **fields,
-        }
-    )
-
-
-@asynccontextmanager
-async def joined(station: PlayedStation, table: AgentSettings) -> AsyncIterator[Agent]:
-    """An agent in this process, when it has said hello."""
-    async with Agent(table) as agent:
-        await station.joined([table.device_id()], len(station.hellos[table.device_id()]) + 1)
-        yield agent
 
 
 # --- in a process of its own -----------------------------------------------------------------------------------------
@@ -152,7 +90,7 @@ async def test_a_job_under_way_at_a_kill_is_unknown_after_the_restart_and_never_
     assert again == [told, told]
     assert marks.read_text() == "ran\n"
     # Once confirmed it is not said again, not even by the next process.
-    await station.say(Confirm([job.jid]), NAME)
+    await station.confirm([job.jid], NAME)
     await station.deliver(a_job(2))
     await station.returned(a_job(2).jid, NAME)
     assert await process.end(signal.SIGTERM) == 0
@@ -228,12 +166,12 @@ async def test_changed_grains_are_told_after_a_reload_and_a_wrong_file_changes_n
 
 
 async def test_a_second_agent_on_the_same_state_is_refused(
-    broker: Broker, station: PlayedStation, process: AgentProcess, tmp_path: Path
+    station: PlayedStation, process: AgentProcess, tmp_path: Path
 ) -> None:
     await station.joined([NAME])
     (tmp_path / "second").mkdir()
-    second = AgentProcess(broker, tmp_path / "second")
-    second.configure(id="cam-8", state_dir=process.settings["state_dir"])
+    second = AgentProcess(station, tmp_path / "second")
+    second.configure(serial="cam-8", state_dir=process.settings["state_dir"])
     await second.start()
     assert second.process is not None
     async with asyncio.timeout(10):
@@ -250,7 +188,7 @@ async def test_a_second_agent_on_the_same_state_is_refused(
 async def test_after_a_restart_of_the_broker_the_agent_is_back(
     broker: Broker, station: PlayedStation, tmp_path: Path
 ) -> None:
-    async with joined(station, settings(broker, tmp_path)):
+    async with joined(station, agent_settings(station, tmp_path)):
         await broker.kill()
         await broker.start()
         await station.joined([NAME], 2)
@@ -266,12 +204,14 @@ async def test_a_job_that_ended_while_the_broker_was_away_is_returned_when_it_is
 ) -> None:
     ended = tmp_path / "ended"
     go = tmp_path / "go"
-    async with joined(station, settings(broker, tmp_path)) as agent:
+    async with joined(station, agent_settings(station, tmp_path)) as agent:
         script = f"while [ ! -e {go} ]; do sleep 0.02; done; touch {ended}"
         await station.deliver(a_job(1, fun="cmd.run", arg=[f"/bin/sh -c '{script}'"]))
         await until(lambda: station.running[NAME], what="word of the running job")
         await broker.kill()
-        await until(lambda: not agent._link.state.connected, what="the loss")
+        link = agent._link
+        assert link is not None
+        await until(lambda: not link.state.connected, what="the loss")
         go.touch()
         await until(ended.exists, what="the job's end")
         await broker.start()
@@ -282,12 +222,12 @@ async def test_a_job_that_ended_while_the_broker_was_away_is_returned_when_it_is
 async def test_frames_that_are_no_message_are_counted_and_do_no_harm(
     broker: Broker, station: PlayedStation, tmp_path: Path
 ) -> None:
-    async with joined(station, settings(broker, tmp_path)) as agent:
-        mine = topics.device_job("lisbon", NAME)
-        for payload in (b"", b"\xc1", b"\x81\xa4type\xa4nope", b"x" * (limits.MESSAGE_BYTES + 1)):
+    async with joined(station, agent_settings(station, tmp_path)) as agent:
+        mine = topics.device_job("lisbon", station.did(NAME))
+        for payload in (b"", b"\xc1", b"\x01\x02 of no session", b"x" * (limits.MESSAGE_BYTES + 1)):
             await station.link.publish(mine, payload)
         await until(
-            lambda: agent.counters.refusals == {"malformed": 2, "wrong_type": 1, "oversized": 1},
+            lambda: agent.counters.refusals == {"malformed": 3, "oversized": 1},
             what="four refusals, each under its reason",
         )
         await station.deliver(a_job(1))
@@ -298,19 +238,20 @@ async def test_frames_that_are_no_message_are_counted_and_do_no_harm(
 async def test_a_cancelled_job_stays_cancelled_across_a_restart(
     broker: Broker, station: PlayedStation, tmp_path: Path
 ) -> None:
-    async with joined(station, settings(broker, tmp_path)):
-        await station.say(Cancel(a_job(1).jid), NAME)
+    async with joined(station, agent_settings(station, tmp_path)):
+        await station.cancel(a_job(1).jid, NAME)
         await station.returned(a_job(1).jid, NAME)
-    async with joined(station, settings(broker, tmp_path)) as agent:
+    async with joined(station, agent_settings(station, tmp_path)) as agent:
         await station.deliver(a_job(1), NAME)
         told = await station.returned(a_job(1).jid, NAME, 2)
         assert {message.outcome for message in told} == {"cancelled"}
+        assert agent._device is not None
         assert agent._device.jobs.executions == {}
 
 
-async def test_a_state_directory_that_cannot_be_made_is_named(broker: Broker, tmp_path: Path) -> None:
+async def test_a_state_directory_that_cannot_be_made_is_named(station: PlayedStation, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    table = settings(broker, tmp_path, state_dir=str(tmp_path / "file" / "state"))
+    table = agent_settings(station, tmp_path, state_dir=str(tmp_path / "file" / "state"))
     with pytest.raises(ExceptionGroup) as raised:
         await Agent(table).__aenter__()
     [error] = leaves(raised.value)

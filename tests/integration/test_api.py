@@ -15,6 +15,8 @@ import pytest
 
 from device_agent.protocol import limits
 from device_agent.protocol.messages import Gone, Hello
+from gateway.api.keys import KeysApi
+from gateway.api.operation import Operation
 from gateway.api.server import ApiServer
 from gateway.rooms import Rooms
 from tests.peers.clock import HandClock
@@ -52,7 +54,7 @@ async def api(tmp_path: Path) -> AsyncIterator[Api]:
     async with AsyncExitStack() as stack:
         rooms = await stack.enter_async_context(opened_rooms(tmp_path / "state", clock=HandClock(), working=True))
         path = tmp_path / "api.sock"
-        await stack.enter_async_context(ApiServer(path, rooms.operations(stopping), on_stop=stopping.set))
+        await stack.enter_async_context(ApiServer(path, all_of(rooms, stopping), on_stop=stopping.set))
         yield Api(rooms, path, stopping)
 
 
@@ -158,6 +160,19 @@ async def test_devices_are_found_by_target_and_page_by_page(api: Api) -> None:
     assert [device["id"] for device in found] == ["cam-1", "cam-3"]
     (device,) = (await api.ask("GET", "/devices/cam-1?site=lisbon")).json()["devices"]
     assert (device["present"], device["grains"], device["site"]) == (True, {"odd": True}, "lisbon")
+
+
+def all_of(rooms: Rooms, stopping: asyncio.Event) -> list[Operation]:
+    """The operations of a station without devices of its own."""
+    keys = KeysApi(
+        site="lisbon",
+        site_keys=rooms.site_keys,
+        revoke_site=rooms.fleet_revocation.revoke_site,
+        keys=rooms.keys,
+        enrollment=None,
+        audit=rooms.audit,
+    )
+    return [*rooms.operations(stopping), *keys.operations()]
 
 
 async def test_a_key_is_accepted_and_rejected(api: Api) -> None:
@@ -279,7 +294,7 @@ async def test_a_station_that_stops_ends_its_streams(tmp_path: Path) -> None:
     stopping = asyncio.Event()
     async with opened_rooms(tmp_path / "state") as rooms:
         path = tmp_path / "api.sock"
-        async with ApiServer(path, rooms.operations(stopping), on_stop=stopping.set):
+        async with ApiServer(path, all_of(rooms, stopping), on_stop=stopping.set):
             reader, writer = await asyncio.open_unix_connection(str(path))
             writer.write(b"GET /events?tag=* HTTP/1.0\r\n\r\n")
             await until(lambda: rooms.bus.listened, what="the listener")

@@ -1,4 +1,6 @@
-"""The station's own brokers: the managed mosquitto as a process, and the embedded one."""
+"""The station's own brokers: the managed mosquitto as a process, and the embedded one. Their rules are in
+test_broker_rules.py.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,8 @@ from device_agent.parts import leaves
 from device_agent.protocol import limits
 from gateway.broker import embedded, mosquitto
 from gateway.broker.embedded import COMFORTABLE_DEVICES, EmbeddedBroker
-from gateway.broker.external import ExternalBroker
 from gateway.broker.mosquitto import Mosquitto
-from tests.peers.broker import free_port
+from tests.peers.broker import free_ports
 from tests.peers.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,6 +47,24 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mosquitto, "PORT_RETRY_SECONDS", 0.05)
 
 
+def managed(port: int | None = None, enroll_port: int | None = None) -> Mosquitto:
+    """A mosquitto of ours."""
+    free = free_ports(2)
+    return Mosquitto(
+        site="lisbon",
+        state_dir=Path("/nowhere"),
+        host="127.0.0.1",
+        port=port or free[0],
+        enroll_port=enroll_port or free[1],
+    )
+
+
+def embedded_broker(port: int | None = None) -> EmbeddedBroker:
+    """An embedded one."""
+    free = free_ports(2)
+    return EmbeddedBroker(site="lisbon", host="127.0.0.1", port=port or free[0], enroll_port=free[1])
+
+
 def alive(pid: int) -> bool:
     """Whether there is such a process, and it is not only waiting to be reaped."""
     try:
@@ -55,13 +74,13 @@ def alive(pid: int) -> bool:
 
 
 class Ear:
-    """A client that hears what it says."""
+    """The station's client, which hears what it says."""
 
-    def __init__(self, port: int, topic: str) -> None:
+    def __init__(self, address: BrokerAddress, topic: str) -> None:
         self.heard: list[bytes] = []
         self.topic = topic
         self.link = MqttLink(
-            BrokerAddress("127.0.0.1", port),
+            address,
             f"ear-{topic}",
             subscriptions=[topic],
             on_message=lambda _, payload: self.heard.append(payload),
@@ -75,64 +94,86 @@ class Ear:
 
 
 @asynccontextmanager
-async def ears(port: int, count: int = 1) -> AsyncIterator[list[Ear]]:
-    """Clients that are connected."""
-    made = [Ear(port, f"topic/{number}") for number in range(count)]
+async def ear(address: BrokerAddress) -> AsyncIterator[Ear]:
+    """The station, connected."""
+    made = Ear(address, "os/lisbon/topic")
     async with asyncio.TaskGroup() as group:
-        running = [group.create_task(ear.link.run()) for ear in made]
+        running = group.create_task(made.link.run())
         try:
-            await until(lambda: all(ear.link.state.connected for ear in made), what="every connection")
+            await until(lambda: made.link.state.connected, what="the connection")
             yield made
         finally:
-            for task in running:
-                task.cancel()
+            running.cancel()
 
 
 async def test_a_managed_broker_carries_messages_and_leaves_nothing_behind(settings_folder: Path) -> None:
-    port = free_port()
-    async with Mosquitto("127.0.0.1", port) as broker:
+    async with managed() as broker:
         status = broker.status()
-        assert (status["mode"], status["port"]) == ("managed", port)
+        assert (status["mode"], status["port"]) == ("managed", broker.port)
         assert alive(status["pid"])
-        async with ears(port) as (ear,):
+        async with ear(broker.station_address()) as station:
             largest = bytes(limits.MESSAGE_BYTES)
-            await ear.link.publish("topic/0", largest)
-            await until(lambda: ear.heard == [largest], what="the largest message")
+            await station.link.publish(station.topic, largest)
+            await until(lambda: station.heard == [largest], what="the largest message")
     assert not alive(status["pid"])
     assert list(settings_folder.iterdir()) == []
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has another user to be")
 async def test_a_managed_broker_does_not_run_as_root() -> None:
-    async with Mosquitto("127.0.0.1", free_port()) as broker:
+    async with managed() as broker:
         assert Path(f"/proc/{broker.status()['pid']}").stat().st_uid != 0
 
 
-async def test_its_settings_can_be_read_by_its_user_and_written_by_nobody_else(settings_folder: Path) -> None:
-    async with Mosquitto("127.0.0.1", free_port()):
+async def test_its_files_can_be_read_by_its_user_and_by_nobody_else(settings_folder: Path) -> None:
+    async with managed() as broker:
+        owner = Path(f"/proc/{broker.status()['pid']}").stat().st_uid
         (folder,) = settings_folder.iterdir()
-        (file,) = folder.iterdir()
-        assert stat.S_IMODE(folder.stat().st_mode) == 0o755
-        assert not stat.S_IMODE(file.stat().st_mode) & 0o022
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        files = [each for each in folder.iterdir() if each.is_file()]
+        assert {"mosquitto.conf", "devices.acl", "devices.passwords"} < {file.name for file in files}
+        assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+        assert {each.stat().st_uid for each in [folder, *files]} == {owner}
 
 
 @pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("door", ["port", "enroll_port"])
 @pytest.mark.parametrize("answers", [True, False], ids=["by one that accepts", "by one that is only bound"])
-async def test_a_port_that_is_taken_stops_the_start(answers: bool, settings_folder: Path) -> None:
+async def test_a_port_that_is_taken_stops_the_start(answers: bool, door: str, settings_folder: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         if answers:
             taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(ExceptionGroup) as error:
-            async with Mosquitto("127.0.0.1", port):
+            async with managed(**{door: port}):
                 raise AssertionError("it started on a port that is taken")
     (reason,) = leaves(error.value)
     assert isinstance(reason, ConfigInvalid)
-    assert reason.where == f"broker.port {port}"
+    assert reason.where == f"broker.{door} {port}"
     assert "in use" in str(reason.found)
     assert f"sport = :{port}" in str(reason.hint)
     assert list(settings_folder.iterdir()) == []
+
+
+async def test_an_address_of_another_machine_stops_the_start() -> None:
+    broker = managed()
+    broker.host = "192.0.2.1"
+    with pytest.raises(ExceptionGroup) as error:
+        async with broker:
+            raise AssertionError("it started on an address that is not here")
+    (reason,) = leaves(error.value)
+    assert isinstance(reason, ConfigInvalid)
+    assert "address of this machine" in str(reason.allowed)
+
+
+async def test_it_serves_the_sites_network() -> None:
+    broker = managed()
+    broker.host = "0.0.0.0"
+    async with broker:
+        assert Path(f"/proc/{broker.status()['pid']}").exists()
+        with socket.create_connection((socket.gethostbyname(socket.gethostname()), broker.port)):
+            pass
 
 
 async def test_a_port_that_becomes_free_in_a_moment_is_waited_for() -> None:
@@ -143,20 +184,24 @@ async def test_a_port_that_becomes_free_in_a_moment_is_waited_for() -> None:
     asked: list[str | None] = []
 
     class Counting(Mosquitto):
-        def _taken(self) -> str | None:
+        def _taken(self) -> tuple[str, str] | None:
             if len(asked) == 2:
                 taken.close()
-            asked.append(super()._taken())
-            return asked[-1]
+            found = super()._taken()
+            asked.append(found[1] if found else None)
+            return found
 
-    async with Counting("127.0.0.1", port) as broker:
+    settings = managed(port)
+    async with Counting(
+        site="lisbon", state_dir=Path("/nowhere"), host="127.0.0.1", port=port, enroll_port=settings.enroll_port
+    ) as broker:
         assert alive(broker.status()["pid"])
     assert asked == ["Address already in use", "Address already in use", None]
 
 
 async def test_a_broker_that_ends_by_itself_ends_its_station() -> None:
     async def hold() -> None:
-        async with Mosquitto("127.0.0.1", free_port()) as broker:
+        async with managed() as broker:
             os.kill(broker.status()["pid"], signal.SIGKILL)
             await asyncio.Event().wait()
 
@@ -168,31 +213,39 @@ async def test_a_broker_that_ends_by_itself_ends_its_station() -> None:
     assert reason.error_id == "broker.ended"
 
 
-async def test_an_address_that_others_could_reach_is_refused() -> None:
-    for part in (Mosquitto, EmbeddedBroker):
-        with pytest.raises(ExceptionGroup) as error:
-            async with part("0.0.0.0", free_port()):
-                raise AssertionError("it serves everybody")
-        assert error.group_contains(ConfigInvalid, match="serves only this machine")
+async def test_the_embedded_broker_refuses_an_address_that_others_could_reach() -> None:
+    broker = embedded_broker()
+    broker.host = "0.0.0.0"
+    with pytest.raises(ExceptionGroup) as error:
+        async with broker:
+            raise AssertionError("it serves everybody")
+    assert error.group_contains(ConfigInvalid, match="serves only this machine")
 
 
 STATION_WITH_A_BROKER = """
 import asyncio, sys
+from pathlib import Path
 from gateway.broker.mosquitto import Mosquitto
 
-async def run(port):
-    async with Mosquitto("127.0.0.1", port) as broker:
+async def run(port, enroll_port):
+    async with Mosquitto(
+        site="lisbon", state_dir=Path("/nowhere"), host="127.0.0.1", port=port, enroll_port=enroll_port
+    ) as broker:
         print(broker.status()["pid"], flush=True)
         await asyncio.Event().wait()
 
-asyncio.run(run(int(sys.argv[1])))
+asyncio.run(run(int(sys.argv[1]), int(sys.argv[2])))
 """
 
 
 async def test_a_managed_broker_dies_with_a_station_that_was_killed() -> None:
-    port = free_port()
+    ports = free_ports(2)
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", STATION_WITH_A_BROKER, str(port), stdout=asyncio.subprocess.PIPE, cwd=ROOT
+        *(sys.executable, "-c", STATION_WITH_A_BROKER, *map(str, ports)),
+        stdout=asyncio.subprocess.PIPE,
+        cwd=ROOT,
+        # It leaves its folder behind.
+        env={**os.environ, "TMPDIR": tempfile.gettempdir()},
     )
     assert process.stdout is not None
     async with asyncio.timeout(20):
@@ -202,24 +255,20 @@ async def test_a_managed_broker_dies_with_a_station_that_was_killed() -> None:
     assert await process.wait() == -signal.SIGKILL
     await until(lambda: not alive(pid), what="the end of the broker")
     # The next station finds the port free, or waits for it.
-    async with Mosquitto("127.0.0.1", port) as broker:
+    async with managed(*ports) as broker:
         assert alive(broker.status()["pid"])
 
 
-async def test_the_embedded_broker_serves_a_few_devices() -> None:
-    port = free_port()
-    async with EmbeddedBroker("127.0.0.1", port) as broker:
-        assert broker.status() == {"mode": "embedded", "host": "127.0.0.1", "port": port}
-        async with ears(port, 5) as clients:
-            for number, ear in enumerate(clients):
-                await ear.link.publish(f"topic/{(number + 1) % 5}", b"%d" % number)
-            await until(
-                lambda: [ear.heard for ear in clients] == [[b"4"], [b"0"], [b"1"], [b"2"], [b"3"]],
-                what="every message at its device",
-            )
-    with socket.socket() as again:
-        again.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        again.bind(("127.0.0.1", port))
+async def test_the_embedded_broker_carries_messages_and_leaves_its_ports() -> None:
+    async with embedded_broker() as broker:
+        assert (broker.status()["mode"], broker.status()["port"]) == ("embedded", broker.port)
+        async with ear(broker.station_address()) as station:
+            await station.link.publish(station.topic, b"said")
+            await until(lambda: station.heard == [b"said"], what="the message")
+    for port in (broker.port, broker.enroll_port):
+        with socket.socket() as again:
+            again.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            again.bind(("127.0.0.1", port))
 
 
 async def test_the_embedded_broker_warns_once_when_there_are_more_devices_than_it_is_fine_for(
@@ -232,7 +281,7 @@ async def test_the_embedded_broker_warns_once_when_there_are_more_devices_than_i
         looks.append(COMFORTABLE_DEVICES + bool(looks))
         return looks[-1]
 
-    broker = EmbeddedBroker("127.0.0.1", free_port())
+    broker = embedded_broker()
     broker.count_devices(devices)
     async with broker:
         await until(lambda: len(looks) > 8, what="a few looks")
@@ -246,13 +295,8 @@ async def test_the_embedded_broker_tells_when_its_port_is_taken() -> None:
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(ExceptionGroup) as error:
-            async with EmbeddedBroker("127.0.0.1", port):
+            async with embedded_broker(port):
                 raise AssertionError("it started on a port that is taken")
     (reason,) = leaves(error.value)
     assert isinstance(reason, ConfigInvalid)
     assert reason.where == f"broker.port {port}"
-
-
-async def test_an_external_broker_is_only_an_address() -> None:
-    async with ExternalBroker("broker.example", 8883) as broker:
-        assert broker.status() == {"mode": "external", "host": "broker.example", "port": 8883}

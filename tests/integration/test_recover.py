@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from device_agent.protocol.links import Parcel
 from device_agent.protocol.messages import (
     decode_value,
     encode,
@@ -124,7 +125,7 @@ async def test_a_job_from_above_that_comes_again_after_a_restart_is_not_taken_ag
     body = encode(a_job())
     for taken in (1, 0):
         async with opened_rooms(tmp_path, clock=HandClock()) as rooms:
-            await rooms.acceptance.accept_from_above(body, 300.0, "tcp://above:1")
+            await rooms.acceptance.accept_from_above(Parcel(body, ()), 300.0, "tcp://above:1")
             assert rooms.metrics.counters["jobs_accepted"] == taken
             assert rooms.metrics.counters["jobs_repeated"] == 1 - taken
     assert look(tmp_path / "station.sqlite", "SELECT count(*) FROM jobs") == [(1,)]

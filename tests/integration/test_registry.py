@@ -10,6 +10,7 @@ import pytest
 
 from device_agent.errors import Refused
 from device_agent.protocol import limits
+from device_agent.protocol.links import Parcel
 from device_agent.protocol.messages import Beat, Gone, Hello, Manifest, encode
 from device_agent.protocol.outcomes import State
 from gateway.devices import registry as registry_module
@@ -307,7 +308,7 @@ async def test_a_page_of_a_manifest_is_what_the_registry_said(tmp_path: Path, cl
         here(rooms, "c", os="other")
         await rooms.registry.flush()
         job = a_job(tgt="os:Debian", tgt_type="grain")
-        await rooms.acceptance.accept_from_above(encode(job), 300.0, "tcp://above:1")
+        await rooms.acceptance.accept_from_above(Parcel(encode(job), ()), 300.0, "tcp://above:1")
         (page,) = [item for item in await spooled(rooms) if isinstance(item, Manifest)]
         assert (page.ids, page.final, page.revision) == (["a", "b"], True, rooms.registry.revision)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from device_agent.protocol.links import Parcel
 from device_agent.protocol.messages import (
     Close,
     Manifest,
@@ -30,7 +31,7 @@ async def master(tmp_path: Path) -> AsyncIterator[Rooms]:
 async def test_a_relay_passes_on_what_its_sites_say_and_answers_for_itself(tmp_path: Path) -> None:
     async with a_master(tmp_path, "lisbon", "madrid", masters=True) as relay:
         body = encode(a_job())
-        await relay.acceptance.accept_from_above(body, 300.0, "tcp://above:1")
+        await relay.acceptance.accept_from_above(Parcel(body, ()), 300.0, "tcp://above:1")
         before = len(await spooled(relay))
         event = an_event(1)
         await relay.inbox.commit("lisbon", EPOCH, encoded(event, *answer(JID, "a", "b")))
@@ -57,7 +58,7 @@ async def test_a_master_understands_what_a_relay_passes_on(tmp_path: Path) -> No
         top = await stack.enter_async_context(a_master(tmp_path / "top", "central", name="top"))
         opened = await issued(top)
         jid = opened.job.jid
-        await relay.acceptance.accept_from_above(opened.body, 300.0, "tcp://top:1")
+        await relay.acceptance.accept_from_above(Parcel(opened.body, ()), 300.0, "tcp://top:1")
         await relay.inbox.commit("lisbon", EPOCH, encoded(*answer(jid, "a", "b")))
         items = await relay.spool.read(0)
         await top.inbox.commit("central", relay.spool.epoch, items)

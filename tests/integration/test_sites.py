@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from device_agent.protocol import limits
-from device_agent.protocol.messages import Deliver, encode_value
+from device_agent.protocol.links import Parcel
+from device_agent.protocol.messages import encode_value
 from tests.peers.clock import HandClock
 from tests.peers.ports import EPOCH, Above
 from tests.peers.rope import (
@@ -23,6 +24,7 @@ from tests.peers.rope import (
 from tests.peers.waiting import until
 from upstream import frames
 from upstream import sites as sites_module
+from upstream.peer import QUEUED_FRAMES
 
 
 @pytest.fixture
@@ -69,12 +71,12 @@ async def test_a_second_connection_of_a_site_takes_the_place_of_the_first(master
         await first.say(frames.Batch(EPOCH, 0, [(1, b"of the old connection")]))
         await first.hears(frames.HelloAgain)
         assert above.reasons == {"no_hello": 1}
-        await master.part.deliver(b"job", 1.0, ["lisbon"])
-        assert (await second.hears(Deliver)).job == b"job"
+        await master.part.deliver(Parcel(b"job", ()), 1.0, ["lisbon"])
+        assert (await second.hears(frames.SiteJob)).job == b"job"
     assert above.items == {}
 
 
-@pytest.mark.parametrize("said", [frames.Echo(1), frames.Bye(), bytes(2000)], ids=["echo", "goodbye", "much"])
+@pytest.mark.parametrize("said", [frames.Echo(1), frames.Bye(), bytes(20_000)], ids=["echo", "goodbye", "much"])
 async def test_a_connection_without_a_hello_is_asked_for_one(
     said: frames.FromSite | bytes, master: Master, above: Above
 ) -> None:
@@ -97,11 +99,11 @@ async def test_a_key_in_quarantine_is_heard_for_a_hello_and_nothing_else(master:
             frames.Echo(1),
             frames.Bye(),
             b"\xc1 nonsense",
-            bytes(2000),
+            bytes(20_000),
         )
         await until(lambda: above.reasons.total() == 6, what="six refusals")
         assert above.reasons == {"not_accepted": 5, "malformed": 1}
-        await master.part.deliver(b"secret", 1.0, ["lisbon"])
+        await master.part.deliver(Parcel(b"secret", ()), 1.0, ["lisbon"])
         accept_all(above)
         await master.part.keys_changed()
         # Nothing of the master's came before the welcome: neither the job nor an echo.
@@ -207,10 +209,10 @@ async def test_a_message_of_several_frames_is_refused(master: Master, above: Abo
 
 async def test_a_site_of_another_protocol_is_told_so(master: Master, above: Above) -> None:
     async with master.site(hello=False) as site:
-        await site.hello(protocol=2)
+        await site.hello(protocol=1)
         refusal = await site.hears(frames.SiteRefused)
         assert refusal.state == "unsupported"
-        assert "protocol 1" in refusal.reason
+        assert "protocol 2" in refusal.reason
     assert above.reasons == {"unsupported_protocol": 1}
     assert above.judged == []
 
@@ -236,7 +238,7 @@ async def test_a_repeated_or_overlapping_batch_is_confirmed_and_taken_once(maste
 async def test_a_site_that_floods_is_dropped_and_the_others_are_served(master: Master, above: Above) -> None:
     async with master.site() as site, master.site(name="madrid") as witness:
         above.disk.clear()
-        await site.say(*(frames.Batch(EPOCH, n, [(n + 1, b"x")]) for n in range(sites_module.QUEUED_FRAMES + 10)))
+        await site.say(*(frames.Batch(EPOCH, n, [(n + 1, b"x")]) for n in range(QUEUED_FRAMES + 10)))
         await until(lambda: above.reasons["flooding"] == 1, what="the flood is noticed")
         assert ("lisbon", "it sent more than may be under way") in above.down
         assert not master.part.connected("lisbon")
@@ -291,3 +293,30 @@ async def test_many_hellos_on_one_connection_are_judged_once(above: Above) -> No
         await until(lambda: above.reasons["hello_too_often"] == 50, what="fifty refusals")
         assert above.judged[0][0] == "lisbon"
         assert len(above.judged) == 1
+
+
+async def test_new_seals_are_asked_for_by_the_site_that_needs_them_and_by_no_other(
+    master: Master, above: Above
+) -> None:
+    asked = []
+
+    async def ask(site: str, jid: str, reason: str) -> None:
+        asked.append((site, jid, reason))
+
+    master.part.on_reseal(ask)
+    jid = "20261121031500000000"
+    async with master.site() as site:
+        await site.say(
+            frames.Reseal(jid=jid, site="madrid", reason="stale_epoch"),
+            frames.Reseal(jid=jid, site="lisbon", reason="stale_epoch"),
+        )
+        assert await site.hears_nothing_before_the_echo() == []
+    assert asked == [("lisbon", jid, "stale_epoch")]
+    assert above.reasons == {"foreign_site": 1}
+
+
+async def test_what_a_site_brings_with_its_hello_is_judged_with_its_key(master: Master, above: Above) -> None:
+    async with master.site(hello=False) as site:
+        await site.hello(request=b"a request", certificate=b"a certificate")
+        await site.hears(frames.SiteWelcome)
+    assert above.brought == {"lisbon": (b"a request", b"a certificate")}

@@ -10,6 +10,7 @@ import pytest
 
 from device_agent.errors import ConfigInvalid
 from device_agent.protocol import limits
+from device_agent.protocol.links import Parcel, Sealed
 from device_agent.protocol.messages import encode_value
 from tests.peers.ports import EPOCH, Above, Below
 from tests.peers.rope import (
@@ -78,10 +79,11 @@ async def test_a_site_waits_to_be_accepted_and_then_everything_goes_both_ways(
         assert below.items == []
         await until(lambda: len(above.records["lisbon"]) == 2, what="the registry")
         assert master.part.connected("lisbon")
-        await master.part.deliver(b"a job", 12.5, ["lisbon", "nowhere"])
+        parcel = Parcel(b"a job", (Sealed("lisbon", "", b"sealed"),))
+        await master.part.deliver(parcel, 12.5, ["lisbon", "nowhere"])
         await master.part.cancel(JID, ["lisbon"])
         await until(lambda: below.cancelled == [JID], what="the cancel")
-        assert below.jobs == [(b"a job", 12.5, master.address.address)]
+        assert below.jobs == [(parcel, 12.5, master.address.address)]
         below.add(b"three")
         await until(lambda: below.confirmed[-1:] == [3], what="the third item")
     await until(lambda: above.down == [("lisbon", "the site stopped")], what="the goodbye")

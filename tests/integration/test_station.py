@@ -16,14 +16,31 @@ import pytest
 from device_agent.errors import EXIT_CONFIG, EXIT_NOT_ALL_OK, EXIT_OK, ConfigInvalid
 from device_agent.parts import Part, leaves
 from gateway.config import BrokerSettings, MasterEntry, SitesSettings, StationSettings
+from gateway.fleet.rehearsed import RehearsedFleet
 from gateway.station import Station
 from tests.peers.broker import free_port
 from tests.peers.rope import new_keys, played_master
 from tests.peers.station import StationProcess, ask, station_process
 from tests.peers.waiting import until
 
-PARTS = ["store", "reader", "registry", "enrollment", "site-book", "collect", "deliver", "intake", "retention"]
-LINKS = ["broker", "mqtt", "sites", "uplink", "api"]
+PARTS = [
+    "store",
+    "reader",
+    "authority",
+    "epochs",
+    "registry",
+    "site-trust",
+    "site-keys",
+    "site-book",
+    "api-tokens",
+    "policy-notes",
+    "collect",
+    "deliver",
+    "intake",
+    "retention",
+]
+DEVICES = ["enrollment", "prekeys", "broker", "sessions", "revocation", "openings", "recertify", "mqtt"]
+LINKS = [*DEVICES, "sites", "uplink", "api"]
 
 
 def settings(folder: Path, **changed: Any) -> StationSettings:
@@ -145,9 +162,10 @@ async def test_other_masters_are_used_after_a_reload(
     ("role", "changed", "has"),
     [
         ("master", {"broker": None, "masters": []}, {"sites"}),
-        ("gateway", {"sites": None}, {"broker", "mqtt", "uplink"}),
-        ("gateway", {"sites": None, "masters": []}, {"broker", "mqtt"}),
-        ("gateway", {}, {"broker", "mqtt", "sites", "uplink"}),
+        ("gateway", {"sites": None}, {*DEVICES, "uplink"}),
+        # It may join a fleet at any moment.
+        ("gateway", {"sites": None, "masters": []}, {*DEVICES, "uplink"}),
+        ("gateway", {}, {*DEVICES, "sites", "uplink"}),
     ],
     ids=["master", "gateway", "gateway without masters", "relay"],
 )
@@ -173,6 +191,7 @@ async def test_the_sections_make_the_difference(
 
 @pytest.fixture
 async def gateway(tmp_path: Path) -> AsyncIterator[StationProcess]:
+    RehearsedFleet(tmp_path / "fleet").certify(tmp_path / "state", "lisbon")
     async with station_process(tmp_path, "gateway", broker={"port": free_port()}) as station:
         yield station
 
@@ -243,7 +262,7 @@ async def test_settings_are_read_again_on_a_hangup_and_bad_ones_change_nothing(g
     ("role", "changed", "said"),
     [
         ("gateway", {"broker": {"prot": 1}}, "did you mean 'port'?"),
-        ("gateway", {"broker": {"host": "192.0.2.1"}}, "serves only this machine"),
+        ("gateway", {"broker": {"host": "192.0.2.1"}}, "allowed: an address of this machine"),
         ("gateway", {"masters": [{"address": "tcp://m:1", "key": "#" * 40}]}, "not a CURVE public key"),
         ("gateway", {"state_dir": "/proc/nowhere"}, "the state folder cannot be used"),
         ("gateway", {"name": None}, "name"),
@@ -251,7 +270,7 @@ async def test_settings_are_read_again_on_a_hangup_and_bad_ones_change_nothing(g
         ("master", {"sites": {"listen": "tcp://192.0.2.77:4510"}}, "the address for sites cannot be used"),
         ("master", {"socket": "/proc/nowhere/api.sock"}, "the API's socket cannot be made"),
     ],
-    ids=["unknown key", "open broker", "no key", "state folder", "no name", "role", "address", "socket"],
+    ids=["unknown key", "foreign address", "no key", "state folder", "no name", "role", "address", "socket"],
 )
 async def test_settings_that_cannot_be_end_with_the_status_that_is_not_restarted(
     role: str, changed: dict[str, Any], said: str, tmp_path: Path

@@ -15,10 +15,11 @@ import pytest
 
 from device_agent import swarm as swarm_module
 from device_agent.errors import UsageInvalid
-from device_agent.protocol import topics
-from device_agent.protocol.messages import Deliver, encode
-from device_agent.swarm import Swarm, SwarmSettings, simulated_grains
+from device_agent.protocol import bitmap, topics
+from device_agent.swarm import Swarm, SwarmSettings
+from device_agent.swarm_member import simulated_grains
 from tests.peers.broker import Broker, running_broker
+from tests.peers.fleet import signing_key
 from tests.peers.played_station import PlayedStation, a_job, played_station
 from tests.peers.waiting import until
 
@@ -38,8 +39,8 @@ async def station(broker: Broker) -> AsyncIterator[PlayedStation]:
         yield made
 
 
-def of(broker: Broker, **fields: object) -> SwarmSettings:
-    given = {"devices": DEVICES, "site": "lisbon", "port": broker.address.port, **fields}
+def of(station: PlayedStation, **fields: object) -> SwarmSettings:
+    given = {"devices": DEVICES, "token": station.token, **fields}
     return SwarmSettings(**given)  # type: ignore[arg-type] # the fields of the test at hand
 
 
@@ -48,10 +49,30 @@ async def ready(swarm: Swarm) -> None:
         await swarm.ready()
 
 
+async def test_every_device_joins_for_itself_with_keys_of_its_own(station: PlayedStation) -> None:
+    async with Swarm(of(station)) as swarm:
+        await ready(swarm)
+        assert sorted(request.serial for request in station.site.requests.values()) == NAMES
+        assert len({request.sig for request in station.site.requests.values()}) == DEVICES
+        assert len({request.kem for request in station.site.requests.values()}) == DEVICES
+        assert sorted(station.site.confirmed) == sorted(station.site.requests)
+        assert len(station.site.sessions) == DEVICES
+        assert swarm.report()["joined"] == DEVICES
+        assert not swarm.counters.refusals
+
+
+async def test_devices_that_wait_to_be_accepted_ask_again_until_they_are(station: PlayedStation) -> None:
+    station.site.state = "pending"
+    async with Swarm(of(station, devices=3)) as swarm:
+        await until(lambda: swarm.counters.refusals["not_accepted_yet"] >= 3, what="the first answers")
+        station.site.state = None
+        await ready(swarm)
+
+
 async def test_every_device_of_a_broadcast_runs_it_once_and_a_repeat_comes_from_its_journal(
-    broker: Broker, station: PlayedStation
+    station: PlayedStation,
 ) -> None:
-    async with Swarm(of(broker)) as swarm:
+    async with Swarm(of(station)) as swarm:
         await ready(swarm)
         job = a_job(1)
         for times in (1, 2):
@@ -66,17 +87,12 @@ async def test_every_device_of_a_broadcast_runs_it_once_and_a_repeat_comes_from_
         assert (report["devices"], report["connected"], report["welcomed"]) == (DEVICES, DEVICES, DEVICES)
 
 
-async def test_a_bitmap_chooses_and_the_others_count_that_they_were_not_meant(
-    broker: Broker, station: PlayedStation
-) -> None:
-    async with Swarm(of(broker)) as swarm:
+async def test_a_bitmap_chooses_and_the_others_count_that_they_were_not_meant(station: PlayedStation) -> None:
+    async with Swarm(of(station)) as swarm:
         await ready(swarm)
         job = a_job(1, fun="grains.get", arg=["number"])
         chosen = NAMES[3:7]
-        bits = bytearray(10)
-        for name in chosen:
-            bits[station.indices[name] // 8] |= 1 << station.indices[name] % 8
-        await station.say(Deliver(encode(job), 300.0, bytes(bits)))
+        await station.deliver(job, bits=bitmap.pack(station.indices[name] for name in chosen))
         await until(lambda: len(station.returns[job.jid]) == len(chosen), what="the chosen ones' answers")
         await until(lambda: swarm.counters.ignored == DEVICES - len(chosen), what="the others' count")
         assert {name: told[0].value for name, told in station.returns[job.jid].items()} == {
@@ -84,12 +100,14 @@ async def test_a_bitmap_chooses_and_the_others_count_that_they_were_not_meant(
         }
 
 
-async def test_bytes_that_are_no_message_are_counted_and_do_no_harm(broker: Broker, station: PlayedStation) -> None:
-    async with Swarm(of(broker)) as swarm:
+async def test_what_proves_nothing_is_counted_by_each_device_and_does_no_harm(station: PlayedStation) -> None:
+    async with Swarm(of(station)) as swarm:
         await ready(swarm)
         await station.link.publish(topics.group_job("lisbon"), b"\xc1 nonsense")
-        await station.link.publish(topics.device_job("lisbon", NAMES[0]), b"")
+        await station.link.publish(topics.device_job("lisbon", station.did(NAMES[0])), b"")
         await until(lambda: swarm.counters.refusals["malformed"] == DEVICES + 1, what="every device's refusal")
+        await station.deliver(a_job(1), key=signing_key("thief"))
+        await until(lambda: swarm.counters.refusals["unknown_issuer"] == DEVICES, what="every device's own judgement")
         await station.deliver(a_job(1))
         await until(lambda: len(station.returns[a_job(1).jid]) == DEVICES, what="every device's answer")
 
@@ -97,7 +115,7 @@ async def test_bytes_that_are_no_message_are_counted_and_do_no_harm(broker: Brok
 async def test_after_a_restart_of_the_broker_all_devices_are_back_and_nothing_ran_twice(
     broker: Broker, station: PlayedStation
 ) -> None:
-    async with Swarm(of(broker)) as swarm:
+    async with Swarm(of(station)) as swarm:
         await ready(swarm)
         job = a_job(1)
         await station.deliver(job)
@@ -113,14 +131,14 @@ async def test_after_a_restart_of_the_broker_all_devices_are_back_and_nothing_ra
 
 
 async def test_a_swarm_process_reports_on_request_and_at_its_end_and_says_goodbye(
-    broker: Broker, station: PlayedStation, tmp_path: Path
+    station: PlayedStation, tmp_path: Path
 ) -> None:
     report = tmp_path / "swarm.json"
     code = (
         "import sys, msgspec, device_agent.swarm as swarm\n"
         "swarm.main(msgspec.json.decode(sys.argv[1], type=swarm.SwarmSettings))"
     )
-    settings = {"devices": 5, "site": "lisbon", "port": broker.address.port, "report": str(report), "prefix": "p-"}
+    settings = {"devices": 5, "token": station.token, "report": str(report), "prefix": "p-"}
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", code, json.dumps(settings))
     names = [f"p-{number:05d}" for number in range(5)]
     try:
@@ -156,7 +174,7 @@ def test_a_swarm_that_does_not_fit_is_refused_with_the_number_that_would(monkeyp
 
 
 def test_simulated_cameras_differ_in_what_targets_match() -> None:
-    grains = [simulated_grains(f"cam-{number:05d}", number) for number in range(9)]
+    grains = [simulated_grains(f"cam-{number:05d}", number, f"SN-{number}") for number in range(9)]
     assert {each["kind"] for each in grains} == {"camera"}
     assert len({each["model"] for each in grains}) == 3
     assert len({each["serial"] for each in grains}) == 9

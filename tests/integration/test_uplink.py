@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from device_agent.protocol import limits
-from device_agent.protocol.messages import Cancel, Deliver, encode_value
+from device_agent.protocol.links import Parcel
+from device_agent.protocol.messages import Cancel, encode_value
 from tests.peers.ports import EPOCH, Below
 from tests.peers.rope import (
     ECHO_SECONDS,
@@ -146,12 +147,12 @@ async def test_bad_frames_of_a_master_are_counted_and_cost_nothing_else(below: B
             b"",
             frames.encode(frames.Bye()),
             [b"two", b"frames"],
-            frames.encode(Deliver(b"x", float("nan"))),
+            frames.encode(frames.SiteJob(b"x", float("nan"))),
             frames.encode(Cancel("no jid")),
-            Deliver(b"a good one", 5.0),
+            frames.SiteJob(b"a good one", 5.0),
         )
         await until(lambda: below.jobs, what="the good one")
-        assert below.jobs[0][:2] == (b"a good one", 5.0)
+        assert below.jobs[0][:2] == (Parcel(b"a good one", ()), 5.0)
         assert below.reasons == {"malformed": 3, "wrong_type": 3}
         assert connected(uplink)
         assert master.hellos == 1
@@ -159,7 +160,7 @@ async def test_bad_frames_of_a_master_are_counted_and_cost_nothing_else(below: B
 
 async def test_before_a_welcome_nothing_of_a_master_is_taken(below: Below) -> None:
     async with played_master() as master:
-        master.welcome = Deliver(b"a job of nobody", 5.0)
+        master.welcome = frames.SiteJob(b"a job of nobody", 5.0)
         async with uplink_part(below, master.address) as uplink:
             await until(lambda: below.reasons["before_welcome"] == 1, what="the refusal")
             await master.say(frames.SiteWelcome("played", 0, 0))

@@ -18,6 +18,8 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from tests.peers import keys_double
+
 JID = "20261121031500000000"
 ISSUED = 1_795_230_900.0
 """2026-11-21T03:15:00Z."""
@@ -56,6 +58,8 @@ def job(**changed: Any) -> Fields:
         "run_limit": 3600.0,
         "state": "closed",
         "cancelled": False,
+        "held": False,
+        "why": "",
         "accepted": ISSUED,
         "closed": ISSUED + 2,
         "last_outcome": ISSUED + 1,
@@ -137,9 +141,16 @@ class ApiDouble:
         self.devices: list[Fields] = []
         self.sites: list[Fields] = []
         self.keys: list[Fields] = []
+        self.expected: list[Fields] = []
+        self.waiting: dict[str, str] = {}
+        self.window: Fields = {"window": None, "enrollment_open": False, "reasons": {}, "pending": 0}
+        self.join_tokens: list[Fields] = []
         self.events: list[Fields] = []
         self.hold_events = False
         self.findings: list[Fields] = []
+        self.audit: list[Fields] = []
+        self.tokens: list[Fields] = []
+        self.operator: Fields = {"name": "alice", "door": "socket", "roles": ["admin"], "may": ["view", "run"]}
         self.station: Fields = {"role": "master", "name": "master-1", "version": "0.1.0", "uplink": None}
         self.refusals: dict[str, tuple[int, Fields | bytes]] = {}
         self.requests: list[tuple[str, str, dict[str, str], Fields | None]] = []
@@ -215,8 +226,8 @@ class _Request(BaseHTTPRequestHandler):
                 self._answer({"sites": self.api.sites})
             case ["sites", site]:
                 self._one("site", [view for view in self.api.sites if view["site"] == site])
-            case ["keys"]:
-                self._answer({"station": {"public_key": "k" * 40, "fingerprint": "own"}, "keys": self.api.keys})
+            case ["keys", *rest]:
+                self._maybe("page", keys_double.got(self.api, rest, query))
             case ["events"]:
                 meant = [event for event in self.api.events if fnmatchcase(event["tag"], query["tag"])]
                 self._stream([*meant, Act.HOLD] if self.api.hold_events else meant)
@@ -224,6 +235,19 @@ class _Request(BaseHTTPRequestHandler):
                 self._answer({"findings": self.api.findings})
             case ["station"]:
                 self._answer(self.api.station)
+            case rest:
+                self._get_operators(rest, query)
+
+    def _get_operators(self, rest: Sequence[str], query: Mapping[str, str]) -> None:
+        match rest:
+            case ["audit"]:
+                self._answer({"rows": self.api.audit[: int(query["limit"])], "next": None})
+            case ["audit", "export"]:
+                self._stream(self.api.audit)
+            case ["operators", "me"]:
+                self._answer(self.api.operator)
+            case ["operators", "tokens"]:
+                self._answer({"tokens": self.api.tokens})
             case _:
                 self._one("page", [])
 
@@ -253,9 +277,14 @@ class _Request(BaseHTTPRequestHandler):
                 self._answer({**self.api.jobs[0], "state": "open", **wanted, "run_limit": 3600.0}, 201)
             case ["jobs", jid, "cancel"]:
                 self._one("job", [{**view, "cancelled": True} for view in self.api.jobs if view["jid"] == jid])
-            case ["keys", site, ("accept" | "reject") as verdict]:
-                changed = [{**key, "state": f"{verdict}ed"} for key in self.api.keys if key["site"] == site]
-                self._answer({"keys": changed})
+            case ["jobs", jid, "release"]:
+                self._one("job", [{**view, "held": False} for view in self.api.jobs if view["jid"] == jid])
+            case ["operators", "tokens"]:
+                self._answer({"id": "3f2a91c07be4", "token": "os1_secret", "expires": ISSUED, **(body or {})}, 201)
+            case ["operators", "tokens", token, "revoke"]:
+                self._one("token", [{**view, "state": "revoked"} for view in self.api.tokens if view["id"] == token])
+            case ["keys", *rest]:
+                self._maybe("page", keys_double.posted(self.api, rest, body or {}))
             case _:
                 self._one("page", [])
 
@@ -270,6 +299,9 @@ class _Request(BaseHTTPRequestHandler):
     def _refuse(self, path: str) -> None:
         status, body = self.api.refusals[path]
         self._send(status, body if isinstance(body, bytes) else json.dumps(body).encode())
+
+    def _maybe(self, kind: str, found: Fields | None) -> None:
+        self._one(kind, [] if found is None else [found])
 
     def _one(self, kind: str, found: list[Fields]) -> None:
         if found:

@@ -1,4 +1,6 @@
-"""A real mosquitto on a port the kernel chose, with the settings of ours that matter; it can be stopped and started."""
+"""A real mosquitto without rules on a port the kernel chose, with the settings of ours that matter; it can be stopped
+and started. One with rules is the product's own: ``gateway/broker/mosquitto.py``.
+"""
 
 from __future__ import annotations
 
@@ -46,6 +48,18 @@ def free_port() -> int:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]
         return port
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports nobody listens on at this moment, all different."""
+    with contextlib.ExitStack() as stack:
+        ports = []
+        for _ in range(count):
+            listener = stack.enter_context(socket.socket())
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(("127.0.0.1", 0))
+            ports.append(listener.getsockname()[1])
+        return ports
 
 
 class Broker:

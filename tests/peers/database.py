@@ -14,6 +14,7 @@ import zmq
 from device_agent.clock import Clock
 from device_agent.protocol.messages import Item, Job, decode_item, encode
 from gateway.config import MasterEntry, StationSettings
+from gateway.fleet.rehearsed import RehearsedFleet
 from gateway.jobs.recover import recover
 from gateway.rooms import Rooms
 from gateway.store.migrate import migrate
@@ -61,12 +62,18 @@ async def opened_store(folder: Path) -> AsyncIterator[Store]:
 async def opened_rooms(
     folder: Path, *, name: str = "lisbon", clock: Clock | None = None, masters: bool = False, working: bool = False
 ) -> AsyncIterator[Rooms]:
-    """The rooms of a station, recovered; ``masters`` makes its spool keep, ``working`` delivers and collects too."""
+    """The rooms of a station, recovered; ``masters`` makes its spool keep, ``working`` delivers and collects too.
+
+    Without masters it is one itself, in a fleet of its own; with them it is a gateway with a certificate.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     # Nobody listens there: these rooms have no links.
     above = [MasterEntry(address="tcp://127.0.0.1:1", key=PUBLIC_KEY)] if masters else []
     clock = clock or Clock()
-    rooms = Rooms("gateway", StationSettings(name=name, masters=above), folder, clock)
+    if not (folder / "root-lists").exists():
+        fleet = RehearsedFleet(folder / "fleet", clock)
+        fleet.certify(folder, name) if masters else fleet.add_master(name, folder)
+    rooms = Rooms("gateway" if masters else "master", StationSettings(name=name, masters=above), folder, clock)
     async with AsyncExitStack() as stack:
         for part in rooms.parts_before_recovery():
             await stack.enter_async_context(part)

@@ -1,4 +1,4 @@
-"""One device with everything around it made of paper: no socket, no journal file, a clock moved by hand."""
+"""One device with everything around it made of paper: no socket, no journal file, no proofs, a clock moved by hand."""
 
 from __future__ import annotations
 
@@ -7,31 +7,35 @@ import random
 from collections.abc import Coroutine
 from typing import Any
 
+from msgspec import Struct, msgpack
+
 from device_agent.clock import Clock
 from device_agent.counters import Counters
 from device_agent.device import Device
 from device_agent.ended import Ended
+from device_agent.errors import Refused
+from device_agent.heard import Cancelled, Delivery, Heard, SessionLost, SessionOpened
 from device_agent.host import Host, LocalHost
 from device_agent.outbox import MemoryJournal
-from device_agent.protocol import topics
+from device_agent.protocol import bitmap
 from device_agent.protocol.messages import (
-    Beat,
-    Deliver,
-    Downward,
-    Gone,
+    Confirm,
     Hello,
     Job,
-    Return,
-    Running,
     Upward,
     Welcome,
+    decode_bounded,
+    decode_job,
     decode_upward,
     encode,
+    encode_value,
 )
 
-GROUP = topics.group_job("lisbon")
-MINE = topics.device_job("lisbon", "cam-7")
+GROUP = "group"
+MINE = "mine"
 INDEX = 7
+KID = b"a signer"
+SESSION = "0123456789abcdef"
 
 
 class HandClock(Clock):
@@ -44,6 +48,101 @@ class HandClock(Clock):
         return self.now
 
 
+class Deliver(Struct, frozen=True, tag="deliver"):
+    """A job as paper: nobody signed it. ``refusal`` is what comes of opening it."""
+
+    job: bytes
+    remaining: float = 300.0
+    bitmap: bytes | None = None
+    refusal: str = ""
+
+
+class Cancel(Struct, frozen=True, tag="cancel"):
+    """A cancellation as paper."""
+
+    jid: str
+    bitmap: bytes | None = None
+
+
+class Opened(Struct, frozen=True, tag="opened"):
+    """A session begins."""
+
+    session: str = SESSION
+
+
+class Lost(Struct, frozen=True, tag="lost"):
+    """The station does not know the session."""
+
+
+Paper = Deliver | Cancel | Confirm | Welcome | Opened | Lost
+
+
+class PaperDelivery(Delivery):
+    """A job that nobody signed."""
+
+    def __init__(self, job: Job, remaining: float, refusal: str) -> None:
+        super().__init__(job.jid, job.tgt, job.tgt_type, KID, int(job.jid))
+        self._job = job
+        self._remaining = remaining
+        self._refusal = refusal
+
+    def open(self) -> tuple[Job, float]:
+        if self._refusal:
+            raise Refused(self._refusal, "says the test")
+        if self._remaining <= 0:
+            raise Refused("expired", "the deadline had passed when the job arrived")
+        return self._job, self._remaining
+
+
+class PaperGuard:
+    """Implements ``DeviceGuard`` without any proof."""
+
+    def __init__(self, counters: Counters) -> None:
+        self.name = "cam-7"
+        self.session = ""
+        self.sent: list[Upward] = []
+        self._counters = counters
+        self._decoder: msgpack.Decoder[Paper] = msgpack.Decoder(Paper)
+
+    def subscriptions(self) -> list[str]:
+        return [MINE, GROUP]
+
+    def begin(self) -> tuple[str, bytes]:
+        return "bye", b""
+
+    def connected(self) -> None:
+        pass
+
+    def lost(self) -> None:
+        self.session = ""
+
+    def tick(self, now: float) -> None:
+        pass
+
+    def receive(self, topic: str, payload: bytes) -> Heard | None:
+        paper = decode_bounded(self._decoder, payload)
+        bits = getattr(paper, "bitmap", None)
+        if bits is not None and not bitmap.has(bits, INDEX):
+            self._counters.ignored += 1
+            return None
+        match paper:
+            case Deliver():
+                return PaperDelivery(decode_job(paper.job), paper.remaining, paper.refusal)
+            case Cancel():
+                return Cancelled(paper.jid, named=topic == MINE or bits is not None)
+            case Opened():
+                self.session = paper.session
+                return SessionOpened()
+            case Lost():
+                self.session = ""
+                return SessionLost()
+            case Confirm() | Welcome():
+                return paper
+
+    def send(self, body: bytes) -> None:
+        self.sent.append(decode_upward(body))
+
+
 class Bench:
     """A device with everything around it made of paper."""
 
@@ -52,48 +151,39 @@ class Bench:
         self.journal = journal
         self.clock = HandClock()
         self.counters = Counters()
-        self.sent: list[Upward] = []
+        self.guard = PaperGuard(self.counters)
         self.tasks: list[asyncio.Task[None]] = []
         grains = {"id": "cam-7", "kind": "camera"}
         self.device = Device(
-            "cam-7",
-            "lisbon",
+            self.guard,
             grains,
             host=LocalHost(grains),
             journal=journal,
-            publish=self.publish,
             spawn=self.spawn,
             clock=self.clock,
             counters=self.counters,
             randomness=random.Random(7),
         )
 
-    def publish(self, topic: str, payload: bytes) -> None:
-        kind = topic.rpartition("/")[2]
-        message = decode_upward(payload)
-        names: dict[str, type[Upward]] = {"hello": Hello, "beat": Beat, "gone": Gone, "running": Running, "ret": Return}
-        assert topic == topics.device_up("lisbon", "cam-7", kind)
-        assert type(message) is names[kind]
-        self.sent.append(message)
-
     def spawn(self, execution: Coroutine[Any, Any, None]) -> None:
         self.tasks.append(self.group.create_task(execution))
 
     def join(self) -> None:
-        """Connect and be welcomed."""
+        """Connect, have a session and be welcomed."""
         self.device.will()
         self.device.connected()
-        hello = self.sent.pop()
+        self.give(Opened(), MINE)
+        hello = self.guard.sent.pop()
         assert isinstance(hello, Hello)
         self.give(Welcome(hello.session, INDEX, 60.0), MINE)
         assert self.device.welcomed
 
-    def give(self, message: Downward, topic: str = GROUP) -> None:
-        self.device.receive(topic, encode(message))
+    def give(self, paper: Paper, topic: str = GROUP) -> None:
+        self.device.receive(topic, encode_value(paper))
 
     def taken(self) -> list[Upward]:
         """What was sent since the last look."""
-        sent, self.sent[:] = self.sent[:], []
+        sent, self.guard.sent[:] = self.guard.sent[:], []
         return sent
 
     async def settle(self) -> None:
@@ -113,8 +203,8 @@ def job(number: int = 1, **fields: Any) -> Job:
     return Job(jid=f"{number:020d}", **given)
 
 
-def deliver(what: Job, remaining: float = 300.0, bits: bytes | None = None) -> Deliver:
-    return Deliver(encode(what), remaining, bits)
+def deliver(what: Job, remaining: float = 300.0, bits: bytes | None = None, refusal: str = "") -> Deliver:
+    return Deliver(encode(what), remaining, bits, refusal)
 
 
 class Gate:

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 
 from device_agent.errors import StationFailed
 from device_agent.protocol import limits
+from device_agent.protocol.links import Parcel
 from upstream.frames import DeviceRecord
 from upstream.ports import KeyState
 
@@ -34,6 +35,8 @@ class Above(Counted):
         super().__init__()
         self.states: dict[str, KeyState] = {}
         self.judged: list[tuple[str, str]] = []
+        self.brought: dict[str, tuple[bytes, bytes]] = {}
+        """The request and the certificate of each site's newest hello."""
         self.items: dict[str, list[tuple[int, bytes]]] = defaultdict(list)
         self.records: dict[str, list[DeviceRecord]] = defaultdict(list)
         self.positions: dict[tuple[str, str], list[int]] = {}
@@ -48,8 +51,11 @@ class Above(Counted):
     def known(self, key: str) -> bool:
         return self.states.get(key) == "accepted"
 
-    async def judge(self, site: str, key: str, address: str) -> KeyState:
+    async def judge(
+        self, site: str, key: str, address: str, request: bytes = b"", certificate: bytes = b""
+    ) -> KeyState:
         self.judged.append((site, key))
+        self.brought[site] = (request, certificate)
         return self.states.setdefault(key, "pending")
 
     async def position(self, site: str, epoch: str) -> tuple[int, int]:
@@ -112,7 +118,7 @@ class Below(Counted):
         self.items: list[tuple[int, bytes]] = []
         self.confirmed: list[int] = []
         self.roll = Rows()
-        self.jobs: list[tuple[bytes, float, str]] = []
+        self.jobs: list[tuple[Parcel, float, str]] = []
         self.cancelled: list[str] = []
         self.changed = asyncio.Event()
         self.epochs = [EPOCH]
@@ -153,8 +159,8 @@ class Below(Counted):
     async def renew_epoch(self) -> None:
         self.epochs.append(f"{len(self.epochs):016x}")
 
-    async def accept_from_above(self, job: bytes, remaining: float, master: str) -> None:
-        self.jobs.append((job, remaining, master))
+    async def accept_from_above(self, parcel: Parcel, remaining: float, master: str) -> None:
+        self.jobs.append((parcel, remaining, master))
 
     async def cancel_from_above(self, jid: str) -> None:
         self.cancelled.append(jid)

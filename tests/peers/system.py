@@ -5,12 +5,13 @@ It is the rehearsal of the product with more than one of each, stations that com
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import signal
 import subprocess
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,8 +23,12 @@ from device_agent.errors import NotFound, NotRunning
 from device_agent.protocol import limits
 from gateway.broker.mosquitto import find_mosquitto, settings_text
 from gateway.cli.client import StationClient, UnixConnection
+from gateway.cli.key_client import KeyClient
 from gateway.cli.views import JobView, OutcomeView
-from gateway.rehearsal import Child, Rehearsal, free_port, program
+from gateway.fleet.rehearsed import RehearsedFleet
+from gateway.rehearsal import Child, Rehearsal, free_port, join_token, program
+from tests.peers.finished import Finished
+from tests.peers.processes import processes
 
 SECONDS = 60.0
 """How long a test waits for anything; it says nothing about how long it takes."""
@@ -33,40 +38,6 @@ ROOT = Path(__file__).resolve().parents[2]
 
 Fields = dict[str, Any]
 Found = TypeVar("Found")
-
-
-def processes(text: str) -> list[str]:
-    """Command lines of the processes of this machine that have this text in them."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            words = (entry / "cmdline").read_bytes() if entry.name.isdigit() else b""
-        except OSError:
-            continue
-        if text.encode() in words:
-            found.append(words.replace(b"\0", b" ").decode(errors="replace"))
-    return found
-
-
-def runs(pid: int) -> bool:
-    """Whether a process runs; one that has ended and waits to be buried does not."""
-    try:
-        return bool(Path(f"/proc/{pid}/cmdline").read_bytes())
-    except OSError:
-        return False
-
-
-@dataclass(frozen=True)
-class Finished:
-    """A command that has ended."""
-
-    status: int
-    out: str
-    error: str
-
-    def json(self, kind: str) -> list[Fields]:
-        """The JSON lines of this type."""
-        return [line for line in map(json.loads, self.out.splitlines()) if line["type"] == kind]
 
 
 @dataclass(frozen=True)
@@ -92,9 +63,11 @@ class System(Rehearsal):
 
     def __init__(self) -> None:
         super().__init__()
+        self.fleet = RehearsedFleet(self.folder / "fleet")
         self.stations: dict[str, StationClient] = {}
         self.ports: dict[str, int] = {}
         """Brokers by site."""
+        self._brokers: dict[str, tuple[int, int]] = {}
         self._roles: dict[str, str] = {}
         self._settings: dict[str, Fields] = {}
 
@@ -120,17 +93,41 @@ class System(Rehearsal):
     def add_master(self, name: str = "central", /, **settings: Any) -> StationClient:
         """A master that listens where it will listen again after a restart."""
         listen = f"tcp://127.0.0.1:{free_port()}"
+        self.fleet.add_master(name, self.state_of(name), address=listen)
+        for station, role in self._roles.items():
+            if role == "master" and station in self.children:
+                self.publish_fleet(station)
         return self.add_station(name, "master", {"sites": {"listen": listen}, **settings})
 
+    def publish_fleet(self, station: str) -> None:
+        """Give a running master the newest root list, as ``outstation fleet publish`` does."""
+        lists = base64.b64encode(self.fleet.file().read_bytes()).decode("ascii")
+        status, body = self.ask(station, "POST", "/fleet", json.dumps({"root_lists": lists}).encode())
+        assert status == 200, body
+
+    def state_of(self, name: str) -> Path:
+        """A station's state folder."""
+        return self.folder / name
+
     def add_gateway(self, name: str, /, *above: str, **settings: Any) -> StationClient:
-        """A gateway below these stations, with a broker of its own unless its settings name another."""
-        self.ports[name] = settings.get("broker", {}).get("port") or free_port()
+        """A gateway below these stations, with a broker of its own unless its settings name another.
+
+        Without any above it has its certificate from the fleet's offline authority.
+        """
+        broker = dict(settings.pop("broker", {}))
+        self.ports[name] = broker.setdefault("port", free_port())
+        broker.setdefault("host", "127.0.0.1")
+        broker.setdefault("enroll_port", free_port())
         given = {
             "masters": [self.address(station) for station in above],
             "uplink": {"echo_seconds": ECHO_SECONDS},
-            "broker": {"port": self.ports[name]},
+            "broker": broker,
             **settings,
         }
+        if given["masters"]:
+            self.fleet.pin(self.state_of(name))
+        else:
+            self.fleet.certify(self.state_of(name), name)
         return self.add_station(name, "gateway", given)
 
     def add_relay(self, name: str, /, *above: str, **settings: Any) -> StationClient:
@@ -180,15 +177,29 @@ class System(Rehearsal):
         """SIGKILL: nothing of it has a chance to say or write anything."""
         assert self.stop(name, signal.SIGKILL) == -signal.SIGKILL
 
-    def join(self, site: str, above: str = "central") -> None:
-        """Accept a site's key, and wait until it is connected."""
-        client = self.stations[above]
+    def join(self, site: str, above: str = "central", grants: Sequence[str] = ()) -> None:
+        """Accept a site's key, and wait until it is connected and may let devices in.
+
+        A relay lets it in and certifies nobody: behind one it is accepted at the master as well.
+        """
+        self._accept(site, above, grants)
+        self.connected(site, above)
+        if self._roles.get(above) == "gateway":
+            self._accept(site, "central", grants)
+        if site in self.stations:
+            self.certified(site)
+
+    def _accept(self, site: str, station: str, grants: Sequence[str]) -> None:
+        client = self.stations[station]
         self.until(
             lambda: any((key.site, key.state) == (site, "pending") for key in client.keys().keys),
-            f"{site} asks to join",
+            f"{site} asks {station} to join",
         )
-        client.decide_key(site, "accept", None)
-        self.connected(site, above)
+        KeyClient(client).decide(site, "accept", {"grants": list(grants)})
+
+    def certified(self, site: str) -> None:
+        """Wait until a gateway has its certificate."""
+        self.until(lambda: self.view(site, "/fleet")["joined"], f"{site} has its certificate")
 
     def connected(self, site: str, above: str = "central") -> None:
         """Wait until a station has its site."""
@@ -198,29 +209,38 @@ class System(Rehearsal):
         """Whether a site is connected."""
         return any(view.site == site and view.connected for view in self.stations[above].sites())
 
-    def add_broker(self, port: int, name: str = "broker") -> None:
-        """A broker that belongs to no station: mode ``external``."""
+    def add_broker(self, name: str = "broker") -> Fields:
+        """A broker that belongs to no station and lets everybody in; again, it is where it was.
+
+        Returns the ``broker`` settings of the gateway whose devices come there.
+        """
         found = find_mosquitto()
         assert found is not None, "mosquitto is not installed: apt-get install mosquitto"
+        port, enroll_port = self._brokers.setdefault(name, (free_port(), free_port()))
         settings = self.folder / f"{name}.conf"
         # As root mosquitto would become a user who may not look into this folder.
-        settings.write_text(settings_text("127.0.0.1", port) + ("user root\n" if os.geteuid() == 0 else ""))
+        text = settings_text("127.0.0.1", port) + ("user root\n" if os.geteuid() == 0 else "")
+        settings.write_text(text + f"listener {enroll_port} 127.0.0.1\n")
         self.start(name, [found, "-c", str(settings)])
+        return {"mode": "external", "port": port, "enroll_port": enroll_port}
 
     # --- devices -------------------------------------------------------------------------------------------------
 
     def add_swarm(self, devices: int, site: str, *, prefix: str = "cam-", name: str = "swarm") -> list[str]:
         """Many devices in one process; returns their ids."""
-        words = ["--devices", str(devices), "--site", site, "--port", str(self.ports[site]), "--prefix", prefix]
+        token = join_token(self.stations[site], uses=devices)
+        words = ["--devices", str(devices), "--token", token, "--prefix", prefix]
         self.start(name, ["swarm", *words, "--report", str(self.folder / f"{name}.json")])
         return [f"{prefix}{number:05d}" for number in range(devices)]
 
     def add_agent(self, name: str, site: str, /, **grains: Any) -> Child:
         """A real agent, which does not wait long for its jobs when it is stopped; again, it is where it was."""
+        token = self.folder / f"{name}.token"
+        if not token.exists():
+            token.write_text(join_token(self.stations[site], uses=1, name=name), encoding="ascii")
         settings = {
-            "id": name,
-            "site": site,
-            "broker": {"port": self.ports[site]},
+            "serial": name,
+            "token_file": str(token),
             "state_dir": str(self.folder / name),
             "grains": grains,
             "drain_seconds": 0.5,
@@ -320,14 +340,23 @@ class System(Rehearsal):
         answer: Fields = json.loads(body)
         return answer
 
+    def counters(self, station: str) -> Counter[str]:
+        """What a station counted so far, by name; of refusals with link and reason in it."""
+        found: Counter[str] = Counter()
+        for line in self.ask(station, "GET", "/metrics")[1].decode().splitlines():
+            name, _, count = line.rpartition(" ")
+            kind, _, labels = name.partition("{")
+            if kind.endswith("_total"):
+                found[kind.removeprefix("outstation_").removesuffix("_total") + labels] = int(count)
+        return found
+
     def refusals(self, station: str) -> Counter[tuple[str, str]]:
         """What a station refused so far, by link and reason."""
         found: Counter[tuple[str, str]] = Counter()
-        for line in self.ask(station, "GET", "/metrics")[1].decode().splitlines():
-            name, _, count = line.rpartition(" ")
-            if name.startswith("outstation_refused_total{"):
-                link, reason = (word.partition("=")[2].strip('"') for word in name[:-1].partition("{")[2].split(","))
-                found[link, reason] = int(count)
+        for name, count in self.counters(station).items():
+            if name.startswith("refused"):
+                _, link, _, reason, _ = name.split('"')
+                found[link, reason] = count
         return found
 
     def log(self, name: str) -> str:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.rehearsal import free_port
 from tests.peers.system import System, one_site, whole_system
 
 DEVICES = 50
@@ -33,10 +32,8 @@ def site(shared: System) -> System:
 @pytest.fixture(scope="module")
 def shared_beside_a_broker() -> Iterator[System]:
     with whole_system() as started:
-        port = free_port()
-        started.add_broker(port)
         started.add_master()
-        started.add_gateway("lisbon", "central", broker={"mode": "external", "port": port})
+        started.add_gateway("lisbon", "central", broker=started.add_broker())
         started.join("lisbon")
         started.add_swarm(DEVICES, "lisbon")
         yield started

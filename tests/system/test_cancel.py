@@ -8,7 +8,6 @@ from string import ascii_lowercase
 
 import pytest
 
-from gateway.rehearsal import free_port
 from tests.peers.system import System, assert_exactly_once, whole_system
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
@@ -33,10 +32,8 @@ class Place:
 def shared() -> Iterator[System]:
     """The broker stands beside the gateway, so that the devices stay connected while it is away."""
     with whole_system() as system:
-        port = free_port()
-        system.add_broker(port)
         system.add_master()
-        system.add_gateway("lisbon", "central", broker={"mode": "external", "port": port})
+        system.add_gateway("lisbon", "central", broker=system.add_broker())
         system.join("lisbon")
         yield system
 

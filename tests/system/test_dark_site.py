@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.rehearsal import free_port
 from tests.peers.system import System, assert_exactly_once, assert_executed_once, whole_system
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
@@ -19,10 +18,8 @@ IDS = [f"cam-{number:05d}" for number in range(DEVICES)]
 def shared() -> Iterator[System]:
     """The broker stands beside the gateway, so that the devices stay connected while it is away."""
     with whole_system() as system:
-        port = free_port()
-        system.add_broker(port)
         system.add_master()
-        system.add_gateway("lisbon", "central", broker={"mode": "external", "port": port})
+        system.add_gateway("lisbon", "central", broker=system.add_broker())
         system.join("lisbon")
         system.add_swarm(DEVICES, "lisbon")
         yield system

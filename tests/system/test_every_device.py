@@ -17,7 +17,7 @@ DEVICES = 1000
 TIMES = 10
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def thousand() -> Iterator[System]:
     with one_site(DEVICES) as system:
         yield system
@@ -46,7 +46,7 @@ def test_ten_jobs_in_a_row_have_exactly_one_outcome_from_each_of_a_thousand_devi
     devices = {f"cam-{number:05d}" for number in range(DEVICES)}
     jids = set()
     for _ in range(TIMES):
-        finished = thousand.command("run", "*", "test.ping", "--json", status=0)
+        finished = thousand.command("run", "cam-*", "test.ping", "--json", status=0)
         outcomes = finished.json("outcome")
         assert len(outcomes) == DEVICES
         assert {outcome["id"] for outcome in outcomes} == devices
@@ -57,7 +57,9 @@ def test_ten_jobs_in_a_row_have_exactly_one_outcome_from_each_of_a_thousand_devi
         assert (summary["expected"], summary["counts"], summary["exit_status"]) == (DEVICES, {"ok": DEVICES}, 0)
         jids.add(summary["jid"])
     executed = thousand.report()["executed"]
-    assert executed == {jid: {"devices": DEVICES, "executions": DEVICES, "most": 1} for jid in jids}
+    assert {jid: executed[jid] for jid in jids} == {
+        jid: {"devices": DEVICES, "executions": DEVICES, "most": 1} for jid in jids
+    }
     assert len(jids) == TIMES
 
 
@@ -86,3 +88,4 @@ def test_a_killed_agent_is_unreachable_at_once_and_the_others_are_ok(thousand: S
     thousand.present(DEVICES + 2)
     again = thousand.issue("central", "door-*", "test.ping")
     assert_exactly_once(thousand.ended("central", again), ["door-1", "door-2"])
+    assert [thousand.stop(door) for door in ("door-1", "door-2")] == [0, 0]

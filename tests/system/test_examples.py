@@ -13,7 +13,9 @@ from device_agent.config import AgentSettings
 from device_agent.settings import load
 from gateway.cli.client import StationClient
 from gateway.config import StationSettings
-from gateway.rehearsal import free_port
+from gateway.devices.policy import Allow, Deny, Operator
+from gateway.devices.policy_file import load_policy
+from gateway.rehearsal import free_port, join_token
 from gateway.station import settings_for
 from tests.peers.system import ROOT, System, assert_exactly_once
 
@@ -30,7 +32,23 @@ def settings(name: str) -> msgspec.Struct:
 
 
 def test_there_is_a_test_for_every_example() -> None:
-    assert {path.name for path in EXAMPLES.iterdir()} == {f"{name}.yaml" for name in ROLES}
+    assert {path.name for path in EXAMPLES.iterdir()} == {"policy.yaml", *(f"{name}.yaml" for name in ROLES)}
+
+
+def test_the_example_of_a_policy_is_one_and_grants_no_more_than_it_says() -> None:
+    policy = load_policy(EXAMPLES / "policy.yaml")
+    anna = Operator("anna", policy.roles("anna", frozenset()))
+    assert anna.roles == {"operator"}
+    for fun, arg, verdict in (
+        ("test.ping", [], Allow),
+        ("cmd.run", ["uptime"], Allow),
+        ("cmd.run", ["df -h; reboot"], Deny),
+        ("state.apply", [], Deny),
+    ):
+        judged = policy.judge(anna, fun, arg, {}, ["cam-1"], ["lisbon"], 0.0)
+        assert isinstance(judged, verdict), (fun, judged)
+    above = Operator("anna", frozenset(), "above")
+    assert isinstance(policy.judge(above, "cmd.run", ["uptime"], {}, ["cam-1"], ["lisbon"], 0.0), Deny)
 
 
 @pytest.mark.parametrize("name", list(ROLES))
@@ -54,7 +72,7 @@ def test_a_default_that_an_example_writes_out_is_the_default(name: str) -> None:
 @pytest.mark.system
 @pytest.mark.timeout(120)
 def test_what_the_examples_describe_runs_with_other_places_laid_over_them(system: System) -> None:
-    """Only what is of this machine is changed, in pieces beside the copies: folders, sockets, ports and the key."""
+    """Only what is of this machine is changed, in pieces beside the copies: folders, sockets, ports and keys."""
 
     def lay_over(name: str, **changed: Any) -> Path:
         path = system.folder / f"{name}.yaml"
@@ -69,15 +87,22 @@ def test_what_the_examples_describe_runs_with_other_places_laid_over_them(system
         system.start(name, [ROLES[name], "run", "--config", str(path)])
         return system.answering(name)
 
+    def broker() -> dict[str, Any]:
+        return {"host": "127.0.0.1", "port": free_port(), "enroll_port": free_port()}
+
+    system.fleet.add_master("central", system.state_of("master"))
+    for gateway in ("gateway", "relay"):
+        system.fleet.pin(system.state_of(gateway))
     master = run("master", sites={"listen": "tcp://127.0.0.1:*"}).station()
     above = {"masters": [{"address": master.listen, "key": master.public_key}]}
-    port = free_port()
-    run("gateway", broker={"port": port}, **above)
-    relay = {"sites": {"listen": "tcp://127.0.0.1:*"}, "broker": {"port": free_port()}}
-    run("relay", **relay, **above)
-    for site in ("lisbon", "iberia"):
+    run("gateway", broker=broker(), **above)
+    run("relay", sites={"listen": "tcp://127.0.0.1:*"}, broker=broker(), **above)
+    for site, station in (("lisbon", "gateway"), ("iberia", "relay")):
         system.join(site, "master")
-    system.start("agent", ["agent", "run", "--config", str(lay_over("agent", broker={"port": port}))])
+        system.certified(station)
+    token = system.folder / "token"
+    token.write_text(join_token(system.stations["gateway"], uses=1))
+    system.start("agent", ["agent", "run", "--config", str(lay_over("agent", token_file=str(token)))])
     system.until(lambda: system.stations["master"].station().present == 1, "the camera is here")
 
     assert {view.site for view in system.stations["master"].sites()} == {"lisbon", "iberia"}

@@ -57,7 +57,7 @@ def test_killed_while_every_device_runs_the_job(site: System) -> None:
 def test_killed_when_half_of_the_outcomes_are_at_the_master_and_half_of_the_devices_have_not_started(
     site: System,
 ) -> None:
-    busy = site.occupy("lisbon", ODD["tgt"], DEVICES // 2, 6, tgt_type=ODD["tgt_type"])
+    busy = site.occupy("lisbon", ODD["tgt"], DEVICES // 2, 8, tgt_type=ODD["tgt_type"])
     jid = site.issue("central", "*", "test.ping")
     site.until(lambda: site.job("central", jid).counts == {"ok": DEVICES // 2}, "half of the outcomes")
     kill_and_start_again(site)

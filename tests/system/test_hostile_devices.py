@@ -1,57 +1,173 @@
-"""Whatever arrives at the broker, the job under way ends, and what was refused is counted and named."""
+"""Whoever has a site's broker to himself: the job under way ends, and what was refused is counted and named.
+
+He hears everything and may say anything, and has no key that counts. So he says what is no message, what the release
+before said, and what he signed himself. What he heard and says again is in ``test_replayed_messages``.
+"""
 
 from __future__ import annotations
 
-import asyncio
-import random
 import socket
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator
 from contextlib import suppress
 
-import aiomqtt
-import msgspec
 import pytest
 
 from device_agent.lean_mqtt import encode_connect, encode_publish
 from device_agent.protocol import limits, topics
-from device_agent.protocol.messages import Cancel, Confirm, Deliver, Gone, Hello, Job, Return, Running, Welcome, encode
-from tests.peers.system import SECONDS, System, assert_exactly_once, assert_executed_once, one_site
+from device_agent.trust.session_frames import OVERHEAD_BYTES
+from tests.peers.forgeries import JID, Forger, of_the_release_before, rubbish
+from tests.peers.stranger import Message, dids, refused_by_devices, refused_from, stranger
+from tests.peers.system import SECONDS, System, assert_exactly_once, assert_executed_once, whole_system
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
 
 DEVICES = 20
 IDS = [f"cam-{number:05d}" for number in range(DEVICES)]
-SESSION = "0" * 16
-JID = "20200101000000000000"
 CONNACK, PINGREQ = 0x20, b"\xc0\x00"
-SEED = 20_260_101
-pack = msgspec.msgpack.encode
-
-Frame = tuple[str, bytes]
 
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[System]:
-    with one_site(DEVICES) as system:
+    """The broker of this site lets everybody in and has no rules."""
+    with whole_system() as system:
+        system.add_master()
+        system.add_gateway("lisbon", "central", broker=system.add_broker())
+        system.join("lisbon")
+        system.add_swarm(DEVICES, "lisbon")
+        system.present(DEVICES)
         yield system
 
 
-def publish(system: System, frames: Sequence[Frame]) -> None:
-    """Straight to the broker, from somebody who is no device."""
+def under_way(site: System, seconds: float = 2) -> str:
+    """A job that every device runs while the test goes on."""
+    jid = site.issue("central", "*", "test.sleep", seconds)
+    site.until(lambda: site.job("central", jid).expected == DEVICES, "the master knows who will answer")
+    return jid
 
-    async def send() -> None:
-        async with aiomqtt.Client("127.0.0.1", system.ports["lisbon"], identifier="stranger") as client:
-            for topic, payload in frames:
-                await client.publish(topic, payload, qos=1)
 
-    asyncio.run(send())
+def assert_it_ends_once(site: System, jid: str) -> None:
+    assert_exactly_once(site.ended("central", jid), IDS)
+    assert_executed_once(site.report(), jid, DEVICES)
+
+
+def up(did: str, kind: str = "f") -> str:
+    return topics.device_up("lisbon", did, kind)
+
+
+def counted(site: System, before: Counter[tuple[str, str]], link: str, count: int) -> Counter[str]:
+    """What the gateway refused since, once it is so many, by reason."""
+
+    def refused() -> Counter[str]:
+        found: Counter[str] = Counter()
+        for (where, reason), number in (site.refusals("lisbon") - before).items():
+            found[reason] += number if where == link else 0
+        return found
+
+    site.until(lambda: refused().total() >= count, f"{count} are refused")
+    assert refused().total() == count
+    return +refused()
+
+
+async def test_a_job_ends_whatever_is_published_beside_it(site: System) -> None:
+    before, named = site.refusals("lisbon"), refused_from(site, "lisbon")
+    jid = under_way(site)
+    device = IDS[0]
+    did = dids(site, "lisbon")[device]
+    said = [*rubbish(), *of_the_release_before(jid)]
+    frames: list[Message] = [(up(did), payload) for payload in said]
+    wills = [(up(did, "bye"), payload) for payload in said]
+    older = [(up(did, kind), payload) for kind in ("hello", "ret", "gone", "beat", "running") for payload in said]
+    async with stranger(site, "lisbon") as somebody:
+        count = await somebody.say([*frames, *wills, *older])
+    assert_it_ends_once(site, jid)
+
+    refused = counted(site, before, "mqtt", count)
+    # A frame is told by its first byte and its length; whose it is nobody can say then.
+    unknown = sum(payload[:1] == b"\x01" and len(payload) >= OVERHEAD_BYTES for payload in said)
+    assert refused["bad_topic"] == len(older)
+    assert refused["unknown_session"] == unknown
+    assert refused["malformed"] + refused["not_canonical"] + unknown == len(frames) + len(wills)
+    assert refused["malformed"] > len(frames)
+    assert (refused_from(site, "lisbon") - named)["malformed", device] == refused["malformed"]
+    assert (refused_from(site, "lisbon") - named)["bad_topic", device] == len(older)
+    assert site.view("lisbon")["present"] == DEVICES
+
+
+async def test_openings_that_are_none_cost_a_device_nothing(site: System) -> None:
+    before = site.refusals("lisbon")
+    known = dids(site, "lisbon")
+    jid = under_way(site)
+    said = rubbish()[:30]
+    # One for each device at a time, since it may not open many at once; and not for those of the flood.
+    some = [known[name] for name in IDS[10:]]
+    async with stranger(site, "lisbon") as somebody:
+        for place in range(0, len(said), len(some)):
+            turn = [(up(did, "ses"), body) for did, body in zip(some, said[place:], strict=False)]
+            await somebody.say(turn)
+            counted(site, before, "mqtt", place + len(turn))
+    refused = counted(site, before, "mqtt", len(said))
+    assert set(refused) == {"malformed", "oversized"}
+    assert refused["oversized"] == sum(len(payload) > 2048 for payload in said)
+    assert_it_ends_once(site, jid)
+    assert site.view("lisbon")["present"] == DEVICES
+
+
+async def test_whoever_was_not_let_in_is_not_heard_as_himself_or_as_another(site: System) -> None:
+    before = site.refusals("lisbon")
+    forger = Forger("lisbon")
+    known = dids(site, "lisbon")
+    jid = under_way(site, 1)
+    async with stranger(site, "lisbon") as somebody:
+        await somebody.say(
+            [
+                (up(forger.did, "ses"), forger.opening()),
+                (up(known[IDS[1]], "ses"), forger.opening()),
+                (up(forger.did), b"\x01\x01" + b"sid of 8" + bytes(24)),
+                (up(known[IDS[1]], "bye"), forger.bye()),
+                # Nothing is ended by it.
+                (up(forger.did, "bye"), forger.bye()),
+            ]
+        )
+    assert counted(site, before, "mqtt", 4) == {"unknown_device": 1, "wrong_topic": 2, "unknown_session": 1}
+    said = refused_from(site, "lisbon")
+    assert said["unknown_device", forger.did] == 1
+    assert said["wrong_topic", IDS[1]] == 2
+    assert_it_ends_once(site, jid)
+    assert site.view("lisbon")["devices"] == DEVICES
+
+
+@pytest.mark.parametrize(
+    "device",
+    [
+        "a b",
+        "..",
+        "x" * 129,
+        "\u00fcmlaut",
+        "$SYS",
+        "-",
+        "a\u202eb",
+        "a%00b",
+        "<b>",
+        "'; DROP TABLE devices; --",
+        IDS[0],
+    ],
+)
+async def test_a_topic_of_no_device_is_refused(site: System, device: str) -> None:
+    before = site.refusals("lisbon")
+    forger = Forger("lisbon")
+    async with stranger(site, "lisbon") as somebody:
+        await somebody.say([(up(device), b"\x01" * 50), (up(device, "ses"), forger.opening())])
+        await somebody.say([(up(device, "bye"), forger.bye())])
+    assert counted(site, before, "mqtt", 3) == {"bad_topic": 3}
+    assert site.view("lisbon")["devices"] == DEVICES
+    assert any(reason == "bad_topic" for reason, _ in refused_from(site, "lisbon"))
 
 
 def publish_and_be_thrown_out(system: System, topic: str, payload: bytes) -> None:
-    """The same where the broker itself may end the connection, which the client above would wait for."""
-    greeting = encode_connect("stranger", 60)
+    """Say what may make the broker itself end the connection."""
     with socket.create_connection(("127.0.0.1", system.ports["lisbon"]), SECONDS) as connection:
-        connection.sendall(greeting)
+        connection.sendall(encode_connect("another", 60))
         assert connection.recv(4)[0] == CONNACK
         # Either it answers to the ping, and has handled what came before it, or it has hung up.
         with suppress(ConnectionError):
@@ -59,177 +175,97 @@ def publish_and_be_thrown_out(system: System, topic: str, payload: bytes) -> Non
             connection.recv(2)
 
 
-def up(device: str, kind: str = "ret") -> str:
-    return topics.device_up("lisbon", device, kind)
-
-
-def nested(depth: int) -> object:
-    value: object = "bottom"
-    for _ in range(depth):
-        value = [value]
-    return value
-
-
-def a_return(jid: str, **fields: object) -> bytes:
-    given = {"type": "return", "jid": jid, "fun": "test.ping", "outcome": "ok", **fields}
-    return pack(given)
-
-
-def a_hello(grains: object) -> bytes:
-    return pack({"type": "hello", "session": SESSION, "agent": "0", "grains": grains})
-
-
-def malformed() -> list[bytes]:
-    randomness = random.Random(SEED)
-    return [
-        b"",
-        b"\xc1",
-        b"\x00" * 1000,
-        b"\x91" * 100_000,
-        b"\x81" * 100_000,
-        b"\xdd\xff\xff\xff\xff",
-        b"\xdf\xff\xff\xff\xff\xa1",
-        b"\xc6\xff\xff\xff\xffx",
-        b'{"type": "return"}',
-        *(randomness.randbytes(randomness.randrange(1, 200)) for _ in range(300)),
-    ]
-
-
-def wrongly_typed(jid: str) -> list[bytes]:
-    return [
-        pack(None),
-        pack([]),
-        pack({}),
-        pack({"type": "nonsense"}),
-        pack({"type": ["return"]}),
-        pack({"type": "welcome", "session": SESSION, "index": 0}),
-        a_return("1"),
-        a_return(jid + "\n"),
-        a_return(jid, outcome="site_dark"),
-        a_return(jid, outcome="splendid"),
-        a_return(jid, retcode=2**40),
-        a_return(jid, duration=-1.0),
-        a_return(jid, duration=float("nan")),
-        a_return(jid, duration=float("inf")),
-        a_return(jid, why="x" * 5000),
-        a_return(jid, executions=-1),
-        a_return(jid, value={1: 2}),
-        a_return(jid, value=msgspec.msgpack.Ext(5, b"?")),
-        pack({"type": "beat", "session": SESSION, "running": [jid] * 1000}),
-        pack({"type": "gone", "session": "?"}),
-        a_hello([]),
-        a_hello({1: 2}),
-    ]
-
-
-def test_a_job_ends_whatever_is_published_beside_it(site: System) -> None:
-    before = site.refusals("lisbon")
-    jid = site.issue("central", "*", "test.sleep", 2)
-    site.until(lambda: site.job("central", jid).expected == DEVICES, "the master knows who will answer")
-    device = IDS[0]
-    frames = [(up(device), payload) for payload in malformed()]
-    frames += [(up(device), payload) for payload in wrongly_typed(jid)]
-    frames += [(up(device), a_return(jid, value=nested(limits.VALUE_DEPTH + 5)))]
-    frames += [(up(device, "hello"), a_hello({"deep": nested(500)}))]
-    frames += [(up(device, "hello"), a_hello({f"{number}": number for number in range(20_000)}))]
-    publish(site, frames)
-    assert_exactly_once(site.ended("central", jid), IDS)
-    assert_executed_once(site.report(), jid, DEVICES)
-
-    counted = site.refusals("lisbon") - before
-    assert counted["mqtt", "malformed"] >= 9
-    assert counted["mqtt", "wrong_type"] >= 20
-    assert counted["mqtt", "too_deep"] >= 1
-    assert counted["mqtt", "grains_too_large"] == 1
-    assert sum(counted.values()) == len(frames)
-    checked = site.command("check", "--json", station="lisbon", status=0).json("finding")
-    said = [finding["finding"] for finding in checked if finding["check"] == "refusals"]
-    assert any(f"mqtt: malformed, from {device}" in finding for finding in said), said
-
-
-def test_nobody_answers_for_a_device_that_is_not_there(site: System) -> None:
-    before = site.refusals("lisbon")
-    jid = site.issue("central", "*", "test.sleep", 1)
-    site.until(lambda: site.job("central", jid).expected == DEVICES, "the master knows who will answer")
-    publish(
-        site,
-        [
-            (up("ghost"), encode(Return(jid=jid, fun="test.sleep", outcome="failed"))),
-            (up("ghost", "running"), encode(Running(jid))),
-            (up("ghost", "gone"), encode(Gone(SESSION))),
-            (up(IDS[0]), encode(Return(jid=JID, fun="test.sleep", outcome="ok"))),
-            # A last will of a connection that is not the present one says nothing.
-            (up(IDS[0], "gone"), encode(Gone(SESSION))),
-        ],
-    )
-    assert_exactly_once(site.ended("central", jid), IDS)
-    assert (site.refusals("lisbon") - before)["mqtt", "unexpected_return"] == 2
-    assert site.view("lisbon")["present"] == DEVICES
-
-
-@pytest.mark.parametrize(
-    "device", ["a b", "..", "x" * 129, "ümlaut", "$SYS", "-", "a\u202eb", "a%00b", "<b>", "'; DROP TABLE devices; --"]
-)
-def test_an_id_that_is_none_is_refused(site: System, device: str) -> None:
-    before = site.refusals("lisbon")
-    publish(site, [(up(device, "hello"), encode(Hello(SESSION, "0", {"id": device})))])
-    site.until(lambda: (site.refusals("lisbon") - before)["mqtt", "bad_topic"] == 1, "it is counted")
-    assert site.view("lisbon")["devices"] == DEVICES
-    findings = site.view("lisbon", "/check")["findings"]
-    assert any("bad_topic" in finding["finding"] for finding in findings)
-
-
 @pytest.mark.parametrize("device", ["a\x01b", "a\x1b[2Jb", "a\x7f"])
-def test_control_characters_in_an_id_come_to_nothing(site: System, device: str) -> None:
-    publish_and_be_thrown_out(site, up(device, "hello"), encode(Hello(SESSION, "0", {})))
+def test_control_characters_in_a_topic_come_to_nothing(site: System, device: str) -> None:
+    publish_and_be_thrown_out(site, up(device, "ses"), Forger("lisbon").opening())
     assert_exactly_once(site.ended("central", site.issue("central", "*", "test.ping")), IDS)
     assert site.view("lisbon")["devices"] == DEVICES
 
 
 def test_what_is_larger_than_a_message_may_be_comes_to_nothing(site: System) -> None:
-    jid = site.issue("central", "*", "test.sleep", 1)
+    jid = under_way(site, 1)
+    did = dids(site, "lisbon")[IDS[0]]
     for size in (limits.MESSAGE_BYTES + 1, 2 * limits.MESSAGE_BYTES, 8 * 1024 * 1024):
-        publish_and_be_thrown_out(site, up(IDS[0]), b"\0" * size)
-    assert_exactly_once(site.ended("central", jid), IDS)
+        publish_and_be_thrown_out(site, up(did), b"\1" * size)
+    assert_it_ends_once(site, jid)
 
 
-def test_devices_refuse_what_no_station_of_theirs_says(site: System) -> None:
-    foreign = Job(jid=JID, tgt="nobody", fun="test.ping", user="mallory", issued=0, expires=1)
-    group, one = topics.group_job("lisbon"), topics.device_job("lisbon", IDS[0])
-    before = site.report()["refused"]
-    jid = site.issue("central", "*", "test.sleep", 1)
-    frames = [(group, payload) for payload in malformed()[:50]]
-    frames += [
-        (group, encode(Deliver(b"\xc1", 60))),
-        (group, encode(Deliver(encode(foreign), float("nan")))),
-        (group, encode(Deliver(pack({"type": "job", "jid": 5}), 60))),
-        (one, encode(Welcome(SESSION, 5))),
-        (one, encode(Confirm([JID] * 900))),
-        (one, pack({"type": "cancel", "jid": jid, "bitmap": b"\xff" * 100_000})),
-        (one, pack({"type": "rollcall", "x": nested(400)})),
-    ]
-    publish(site, frames)
-    assert_exactly_once(site.ended("central", jid), IDS)
-    refused = site.report()["refused"]
-    assert refused["malformed"] > before.get("malformed", 0)
-    assert refused["wrong_type"] > before.get("wrong_type", 0)
-    assert refused["stale_welcome"] == before.get("stale_welcome", 0) + 1
+async def test_devices_refuse_what_no_station_of_theirs_says(site: System) -> None:
+    before = refused_by_devices(site)
+    known = dids(site, "lisbon")
+    jid = under_way(site)
+    forger = Forger("lisbon")
+    said = [*rubbish()[:60], *of_the_release_before(jid)]
+    everybody = [topics.group_job("lisbon"), topics.group_ack("lisbon"), topics.trust("lisbon")]
+    alone = [kind("lisbon", known[IDS[2]]) for kind in (topics.device_job, topics.device_sok, topics.device_ep)]
+    async with stranger(site, "lisbon") as somebody:
+        await somebody.listen("lisbon")
+        (trust,) = [payload for topic, payload in await somebody.heard() if topic == topics.trust("lisbon")]
+        to_all = [(topic, payload) for topic in everybody for payload in said]
+        to_one = [(topic, payload) for topic in alone for payload in said]
+        # What concerns the site goes to all, so as to be refused by all of them.
+        forged_for_all = forger.to_everybody(trust, JID)
+        forged_for_one = [each for name in IDS for each in forger.to_one(known[name], b"sid of 8", jid)]
+        await somebody.say([*to_all, *to_one, *forged_for_all, *forged_for_one])
+    assert_it_ends_once(site, jid)
+
+    count = DEVICES * (len(to_all) + len(forged_for_all)) + len(to_one) + len(forged_for_one)
+    site.until(lambda: (refused_by_devices(site) - before).total() >= count, "all of it is refused")
+    refused = refused_by_devices(site) - before
+    assert refused.total() == count
+    assert refused["unknown_issuer"] == DEVICES * len(forged_for_all) + len(forged_for_one)
+    assert refused["malformed"] > DEVICES * len(everybody) * 40
+    assert JID not in site.report()["executed"]
+    # Nobody has lost his session over it.
+    assert_exactly_once(site.ended("central", site.issue("central", "*", "test.ping")), IDS)
 
 
-def test_a_job_that_does_not_mean_a_device_is_not_run_by_it(site: System) -> None:
+async def test_knocking_at_the_door_lets_nobody_in(site: System) -> None:
     before = site.refusals("lisbon")
-    foreign = Job(jid="20200101000000000001", tgt="door-*", fun="cmd.run", arg=["false"], user="x", issued=0, expires=1)
-    publish(site, [(topics.device_job("lisbon", IDS[1]), encode(Deliver(encode(foreign), 60)))])
-    site.until(lambda: (site.refusals("lisbon") - before)["mqtt", "unexpected_return"] == 1, "it was answered")
-    assert foreign.jid not in site.report()["executed"]
+    forger = Forger("lisbon")
+    said = [*rubbish(), *of_the_release_before(JID)]
+    token = (b"no token", b"and not a secret")
+    knocks = [
+        *said,
+        forger.confirmation(),
+        Forger("lisbon").wish_to_join(),
+        Forger("lisbon").wish_to_join("\u202ename"),
+        Forger("lisbon").wish_to_join("a name", token),
+    ]
+    async with stranger(site, "lisbon") as somebody:
+        await somebody.say([(topics.enrol_request("lisbon"), knock) for knock in knocks])
+    # A token that nobody made is counted, and that there is no window for whoever has none.
+    refused = counted(site, before, "enrollment", len(knocks) + 1)
+    assert refused["oversized"] == sum(len(knock) > 2048 for knock in said)
+    assert refused["malformed"] + refused["not_canonical"] + refused["oversized"] == len(said)
+    assert refused["unknown_device"] == 1
+    assert (refused["window_closed"], refused["token_unknown"]) == (3, 1)
+    assert site.view("lisbon")["devices"] == DEVICES
+    assert {key["state"] for key in site.view("lisbon", "/keys?kind=device")["keys"]} == {"accepted"}
 
 
-def test_a_flood_of_hellos_and_roll_calls_is_survived(site: System) -> None:
-    jid = site.issue("central", "*", "test.sleep", 1)
-    frames = [(topics.group_job("lisbon"), pack({"type": "rollcall"}))] * 100
-    frames += [(up(IDS[0], "beat"), pack({"type": "beat", "session": SESSION}))] * 500
-    frames += [(up(IDS[0], "running"), encode(Running(jid)))] * 500
-    frames += [(up(IDS[1]), encode(Cancel(jid)))] * 500
-    publish(site, frames)
-    assert_exactly_once(site.ended("central", jid), IDS)
+async def test_a_flood_on_every_topic_is_survived(site: System) -> None:
+    before, counters = site.refusals("lisbon"), site.counters("lisbon")
+    known = dids(site, "lisbon")
+    jid = under_way(site, 1)
+    forger = Forger("lisbon")
+    some = [known[name] for name in IDS[3:6]]
+    frames = [(up(did), b"\x01\x01" + number.to_bytes(8, "big") + bytes(24)) for number in range(500) for did in some]
+    openings = [(up(did, "ses"), forger.opening()) for did in some] * 300
+    knocks = [(topics.enrol_request("lisbon"), forger.wish_to_join())] * 2000
+    jobs = [(topics.group_job("lisbon"), b"\xc1")] * 1000
+    async with stranger(site, "lisbon") as somebody:
+        await somebody.say([*frames, *openings, *knocks, *jobs])
+    assert_it_ends_once(site, jid)
+
+    refused = counted(site, before, "enrollment", len(knocks))
+    assert set(refused) <= {"rate", "busy", "too_often", "window_closed"}
+    refused = Counter(
+        {reason: number for (link, reason), number in (site.refusals("lisbon") - before).items() if link == "mqtt"}
+    )
+    assert refused["unknown_session"] == len(frames)
+    dropped = (site.counters("lisbon") - counters)["openings_superseded"]
+    assert refused["wrong_topic"] + refused["too_many_sessions"] + dropped == len(openings)
+    assert refused["too_many_sessions"] > len(openings) / 2
     site.present(DEVICES)
+    assert_exactly_once(site.ended("central", site.issue("central", "*", "test.ping")), IDS)

@@ -13,9 +13,10 @@ import pytest
 from msgspec.structs import replace
 
 from device_agent.protocol import limits
-from device_agent.protocol.messages import Close, Deliver, Event, Manifest, OutcomeRecord, encode, encode_value
+from device_agent.protocol.messages import Close, Event, Manifest, OutcomeRecord, encode, encode_value
 from device_agent.protocol.outcomes import Outcome
 from gateway.jobs.expect import pages
+from tests.peers.joined_site import JoinedSite
 from tests.peers.ports import EPOCH
 from tests.peers.rope import PlayedSite, new_keys, played_site
 from tests.peers.system import System, assert_exactly_once, one_site
@@ -47,9 +48,10 @@ async def stranger(central: System, keys: CurveKeys | None = None, *, curve: boo
 class Intruder:
     """A site that an operator accepted, and that then says what it likes."""
 
-    def __init__(self, system: System, name: str, line: PlayedSite) -> None:
+    def __init__(self, system: System, identity: JoinedSite, line: PlayedSite) -> None:
         self.system = system
-        self.name = name
+        self.identity = identity
+        self.name = identity.name
         self.line = line
         self._last = 0
         self._before = system.refusals("central")
@@ -73,14 +75,15 @@ class Intruder:
 
 @pytest.fixture
 async def intruder(central: System) -> AsyncIterator[Intruder]:
-    name = next(SITES)
-    async with stranger(central) as line:
-        await line.hello(name)
+    identity = JoinedSite(next(SITES))
+    async with stranger(central, identity.curve) as line:
+        await line.hello(identity.name, request=identity.request())
         assert (await line.hears(frames.SiteRefused)).state == "pending"
-        central.command("keys", "accept", name, status=0)
+        central.command("keys", "accept", identity.name, status=0)
         await line.hears(frames.SiteWelcome)
-        yield Intruder(central, name, line)
-    central.command("keys", "reject", name, status=0)
+        await identity.begin(line)
+        yield Intruder(central, identity, line)
+    central.command("keys", "reject", identity.name, status=0)
 
 
 def assert_lisbon_works(central: System) -> None:
@@ -117,7 +120,7 @@ def test_bytes_that_are_not_zeromq_at_all_are_survived(central: System) -> None:
 async def test_a_key_that_nobody_accepted_can_say_hello_and_nothing_else(central: System) -> None:
     before = central.refusals("central")
     async with stranger(central) as line:
-        await line.say(b"", b"\xc1", b"\x91" * 1000, b"x" * 2000, frames.Echo(1))
+        await line.say(b"", b"\xc1", b"\x91" * 1000, b"x" * 40_000, frames.Echo(1))
         await line.say(frames.Batch(EPOCH, 0, [(1, b"x")]))
         await line.hello("x", protocol=9)
         assert (await line.hears(frames.SiteRefused)).state == "unsupported"
@@ -175,7 +178,7 @@ async def test_many_keys_that_nobody_knows_do_not_keep_a_known_one_out(central: 
 
 async def test_items_that_are_none_are_counted_and_do_not_stop_those_after_them(intruder: Intruder) -> None:
     jid = intruder.system.issue("central", "*", "test.ping", expires_seconds=60)
-    await intruder.line.hears(Deliver)
+    await intruder.line.hears(frames.SiteJob)
     (page,) = pages(jid, intruder.name, ["door-1"], 0, final=True)
     refused = await intruder.send(
         b"",
@@ -216,7 +219,7 @@ async def test_frames_out_of_turn_are_counted(intruder: Intruder) -> None:
 async def test_a_site_cannot_speak_for_another(intruder: Intruder) -> None:
     system = intruder.system
     jid = system.issue("central", "*", "test.sleep", 1, expires_seconds=60)
-    await intruder.line.hears(Deliver)
+    await intruder.line.hears(frames.SiteJob)
     (page,) = pages(jid, "lisbon", ["cam-00001", "ghost"], 0, final=True)
     refused = await intruder.send(
         page,
@@ -247,7 +250,7 @@ async def test_a_site_cannot_speak_for_another(intruder: Intruder) -> None:
 
 async def test_a_manifest_that_does_not_add_up_is_refused(intruder: Intruder) -> None:
     jid = intruder.system.issue("central", "*", "test.ping", expires_seconds=60)
-    await intruder.line.hears(Deliver)
+    await intruder.line.hears(frames.SiteJob)
     page = Manifest(jid=jid, site=intruder.name, ids=["a", "b"], count=3, digest=b"", revision=0, final=True)
     assert (await intruder.send(page))["manifest_mismatch"] == 1
     assert intruder.system.job("central", jid).state == "open"
@@ -256,7 +259,7 @@ async def test_a_manifest_that_does_not_add_up_is_refused(intruder: Intruder) ->
 async def test_a_close_that_leaves_devices_out_gives_them_an_outcome(intruder: Intruder) -> None:
     system = intruder.system
     jid = system.issue("central", "*", "test.ping", expires_seconds=60)
-    await intruder.line.hears(Deliver)
+    await intruder.line.hears(frames.SiteJob)
     (page,) = pages(jid, intruder.name, ["door-1", "door-2"], 0, final=True)
     close = Close(jid=jid, site=intruder.name, counts={"ok": 2})
     assert (await intruder.send(page, intruder.outcome(jid, "door-1"), close))["close_incomplete"] == 1
@@ -267,7 +270,7 @@ async def test_a_close_that_leaves_devices_out_gives_them_an_outcome(intruder: I
 async def test_outcomes_that_nobody_expects_are_not_counted(intruder: Intruder) -> None:
     system = intruder.system
     jid = system.issue("central", "*", "test.ping", expires_seconds=60)
-    await intruder.line.hears(Deliver)
+    await intruder.line.hears(frames.SiteJob)
     (page,) = pages(jid, intruder.name, ["door-1"], 0, final=True)
     await intruder.send(
         page,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from gateway.rehearsal import free_port
-from tests.peers.system import Finished, System, whole_system
+from tests.peers.finished import Finished
+from tests.peers.system import System, whole_system
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
 
@@ -40,7 +42,7 @@ def start(system: System, role: str, text: str, name: str = "wrong") -> Finished
     [
         ("master", "name: x\nstate_dirr: /tmp/x\n", 2, "state_dirr", "state_dir", "did you mean 'state_dir'?"),
         ("gateway", "name: x\nbroker:\n  prot: 1884\n", 3, "broker.prot", "port", "did you mean 'port'?"),
-        ("agent", "site: x\nid: y\ngrain: {}\n", 3, "grain", "grains", "did you mean 'grains'?"),
+        ("agent", "site: x\nserial: y\ngrain: {}\n", 3, "grain", "grains", "did you mean 'grains'?"),
         ("gateway", "name: x\nbroker:\n  mode: managd\n", 3, "managd", "managed", "did you mean 'managed'?"),
         ("gateway", "name: x\nbroker: {port: 70000}\n", 2, "70000", "65535", ""),
         ("master", "name: x\nlog_level: loud\n", 2, "loud", "debug", ""),
@@ -65,7 +67,7 @@ def test_a_mistake_in_the_settings_is_named_with_its_line_and_what_is_right(
     [
         ("master", "name: [\n"),
         ("gateway", "- a\n- b\n"),
-        ("agent", ""),
+        ("agent", "'"),
         ("master", "\0"),
         ("gateway", "name: &a [*a]\n"),
     ],
@@ -94,8 +96,14 @@ def test_two_stations_do_not_share_a_state_folder(running: System) -> None:
 
 
 def test_two_agents_do_not_share_a_state_folder(running: System) -> None:
-    finished = start(running, "agent", f"site: lisbon\nid: door-2\nstate_dir: {running.folder}/door-1\n")
+    finished = start(running, "agent", f"site: lisbon\nserial: door-2\nstate_dir: {running.folder}/door-1\n")
     assert "another agent" in finished.error
+
+
+def test_an_agent_that_has_nothing_to_join_by_is_told_what_it_needs(running: System) -> None:
+    finished = start(running, "agent", f"serial: door-3\nstate_dir: {running.folder}/door-3\n")
+    assert "site, broker.host, broker.port, root" in finished.error
+    assert "outstation agent join TOKEN" in finished.error
 
 
 def test_two_stations_do_not_share_a_socket(running: System) -> None:
@@ -114,16 +122,18 @@ def test_a_port_for_sites_that_is_taken_is_named(running: System) -> None:
     assert str(listen) in finished.error
 
 
-def test_a_port_for_the_broker_that_is_taken_is_named(running: System) -> None:
-    port = running.ports["lisbon"]
-    text = f"name: x\nstate_dir: {running.folder}/x\nsocket: {running.folder}/x.sock\nbroker: {{port: {port}}}\n"
+@pytest.mark.parametrize("door", ["port", "enroll_port"])
+def test_a_port_for_the_broker_that_is_taken_is_named(running: System, door: str) -> None:
+    taken = running.ports["lisbon"]
+    ports = {"port": free_port(), "enroll_port": free_port(), door: taken}
+    text = f"name: x\nstate_dir: {running.folder}/x\nsocket: {running.folder}/x.sock\nbroker: {json.dumps(ports)}\n"
     finished = start(running, "gateway", text)
-    assert f"broker.port {port}" in finished.error
+    assert f"broker.{door} {taken}" in finished.error
 
 
-def test_a_broker_of_our_own_serves_nobody_but_this_machine(running: System) -> None:
+def test_a_broker_inside_the_station_serves_nobody_but_this_machine(running: System) -> None:
     text = f"name: x\nstate_dir: {running.folder}/x\nsocket: {running.folder}/x.sock\n"
-    finished = start(running, "gateway", f"{text}broker: {{host: 0.0.0.0, port: {free_port()}}}\n")
+    finished = start(running, "gateway", f"{text}broker: {{mode: embedded, host: 0.0.0.0, port: {free_port()}}}\n")
     assert "broker.host" in finished.error
 
 

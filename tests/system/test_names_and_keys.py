@@ -27,6 +27,15 @@ def start(system: System) -> list[str]:
     return devices
 
 
+def assert_lets_nobody_in(system: System, station: str) -> None:
+    """A gateway that no master has certified makes no token, since there is nothing that one could prove."""
+    assert not system.view(station, "/fleet")["joined"]
+    refused = system.command("keys", "token", "new", station=station)
+    assert refused.status != 0
+    assert "has not joined a fleet" in refused.error
+    assert system.view(station)["devices"] == 0
+
+
 def uplink(system: System, name: str) -> dict[str, Any]:
     view: dict[str, Any] = system.view(name)["uplink"]
     return view
@@ -47,8 +56,9 @@ def test_a_second_gateway_with_the_name_and_another_key_is_denied_and_the_first_
     system.until(lambda: "denied" in uplink(system, "second")["last_error"], "the second gateway knows why")
     assert uplink(system, "second")["state"] != "connected"
 
-    # Its devices are nothing to the master, and accepting it is refused while the first has the name.
-    system.add_swarm(3, "second", prefix="false-", name="others")
+    # It has nothing that a device would believe, so it lets none in; and accepting it is refused while the first has
+    # the name.
+    assert_lets_nobody_in(system, "second")
     refused = system.command("keys", "accept", "lisbon", "--fingerprint", second)
     assert refused.status != 0
     assert first in refused.error
@@ -68,8 +78,9 @@ def test_a_replacement_takes_the_name_when_the_operator_says_so(system: System) 
     system.command("keys", "reject", "lisbon", "--fingerprint", first, status=0)
     system.command("keys", "accept", "lisbon", "--fingerprint", second, status=0)
     system.connected("lisbon")
-    system.ports["lisbon"] = system.ports["replaced"]
-    system.add_swarm(DEVICES, "lisbon")
+    system.certified("replaced")
+    # Devices with new identities under the old names: nobody at the new gateway has them.
+    system.add_swarm(DEVICES, "replaced")
     system.present(DEVICES)
     assert_exactly_once(system.ended("central", system.issue("central", "*", "test.ping")), devices)
 
@@ -81,12 +92,13 @@ def test_a_pending_site_gets_nothing_and_a_rejected_one_is_cut_off(system: Syste
         lambda: ("porto", "pending") in [(key.site, key.state) for key in system.stations["central"].keys().keys],
         "porto asks to join",
     )
-    system.add_swarm(3, "porto", prefix="porto-", name="others")
-    system.present(3, "porto")
+    assert_lets_nobody_in(system, "porto")
     assert_exactly_once(system.ended("central", system.issue("central", "*", "test.ping")), devices)
     assert system.view("porto", "/jobs")["jobs"] == []
 
     system.command("keys", "accept", "porto", status=0)
+    system.certified("porto")
+    system.add_swarm(3, "porto", prefix="porto-", name="others")
     system.present(DEVICES + 3, "central")
     system.command("keys", "reject", "porto", status=0)
     system.until(lambda: "rejected" in uplink(system, "porto")["last_error"], "porto is told")

@@ -1,36 +1,57 @@
-"""A device whose clock or facts are nonsense is a device like any other, and breaks neither lists nor targets."""
+"""A device whose clock, facts or words are nonsense is one device among others, and breaks neither lists nor targets.
+
+It was let in as any other, and everything it says is sealed and signed as it should be.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-import aiomqtt
 import msgspec
 import pytest
 
 from device_agent.agent import Agent
 from device_agent.clock import Clock
-from device_agent.config import AgentSettings, BrokerSettings
-from device_agent.protocol import topics
-from tests.peers.system import System, assert_exactly_once, one_site
+from device_agent.config import AgentSettings
+from device_agent.protocol import limits, topics
+from device_agent.protocol.messages import Beat, EpochWanted, Gone, Hello, Reseal, Return, Running, encode
+from gateway.rehearsal import join_token
+from tests.peers.forgeries import JID, SESSION, nested, rubbish
+from tests.peers.played_device import Cameras, Job
+from tests.peers.rogue import rogues
+from tests.peers.stranger import Message, dids, refused_from, stranger
+from tests.peers.system import System, assert_exactly_once, assert_executed_once, whole_system
 from tests.peers.waiting import until
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
 
 DEVICES = 5
 IDS = [f"cam-{number:05d}" for number in range(DEVICES)]
-SESSION = "1" * 16
+pack = msgspec.msgpack.encode
+
+
+@contextmanager
+def open_site() -> Iterator[System]:
+    """Devices come over a broker without rules, where a test can speak for many of them."""
+    with whole_system() as system:
+        system.add_master()
+        system.add_gateway("lisbon", "central", broker=system.add_broker())
+        system.join("lisbon")
+        system.add_swarm(DEVICES, "lisbon")
+        system.present(DEVICES)
+        yield system
 
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[System]:
-    with one_site(DEVICES) as system:
+    with open_site() as system:
         yield system
 
 
@@ -47,22 +68,24 @@ class FixedWall(Clock):
 @asynccontextmanager
 async def agent(site: System, name: str, clock: Clock, folder: Path) -> AsyncIterator[Agent]:
     """A real agent inside this process, welcomed by its station."""
-    broker = BrokerSettings(port=site.ports["lisbon"])
-    table = AgentSettings(site="lisbon", id=name, broker=broker, state_dir=str(folder), drain_seconds=0.5)
+    token = folder / "its-token"
+    token.write_text(join_token(site.stations["lisbon"], uses=1))
+    table = AgentSettings(serial=name, token_file=str(token), state_dir=str(folder / "state"), drain_seconds=0.5)
     async with Agent(table, clock) as running:
-        await until(lambda: is_present(site, name), 30, f"{name} is here")
+        await until(lambda: site.is_here(name), 30, f"{name} is here")
         yield running
-    await until(lambda: not is_present(site, name), 30, f"{name} has left")
+    await until(lambda: not site.is_here(name), 30, f"{name} has left")
 
 
-def is_present(site: System, name: str) -> bool:
-    return any(each["id"] == name and each["present"] for each in site.view("central", "/devices")["devices"])
-
-
-@pytest.mark.parametrize("wall", [0.0, -1e9, 4e9, 1e11, 1e18], ids=["1970", "1938", "2096", "5138", "never"])
-async def test_a_device_whose_clock_is_wrong_runs_its_jobs(site: System, wall: float, tmp_path: Path) -> None:
-    async with agent(site, "camera-of-yore", FixedWall(wall), tmp_path):
-        jid = site.issue("central", "*-of-yore", "test.echo", "still here", expires_seconds=60)
+@pytest.mark.parametrize(
+    ("wall", "year"), [(0.0, "1970"), (-1e9, "1938"), (4e9, "2096"), (1e11, "5138"), (1e18, "never")]
+)
+async def test_a_device_whose_clock_is_wrong_joins_and_runs_its_jobs(
+    site: System, wall: float, year: str, tmp_path: Path
+) -> None:
+    name = f"camera-of-{year}"
+    async with agent(site, name, FixedWall(wall), tmp_path):
+        jid = site.issue("central", name, "test.echo", "still here", expires_seconds=60)
         await until(lambda: site.job("central", jid).state == "closed", 30, "the job has ended")
         (outcome,) = site.stations["central"].outcomes(jid)
         assert (outcome.outcome, outcome.value, outcome.executions) == ("ok", "still here", 1)
@@ -71,7 +94,7 @@ async def test_a_device_whose_clock_is_wrong_runs_its_jobs(site: System, wall: f
         accepted = site.job("central", jid).accepted
         assert accepted is not None
         assert abs(outcome.ended - accepted) < 600
-        listed = site.command("devices", "show", "camera-of-yore", "--json", status=0).json("device")
+        listed = site.command("devices", "show", name, "--json", status=0).json("device")
         assert abs(listed[0]["last_seen"] - accepted) < 600
 
 
@@ -97,36 +120,34 @@ NONSENSE: dict[str, dict[str, Any]] = {
 }
 
 
-def introduce(site: System, grains: dict[str, dict[str, Any]]) -> None:
-    """Say hello for devices that are not there beyond that."""
-
-    async def send() -> None:
-        async with aiomqtt.Client("127.0.0.1", site.ports["lisbon"], identifier="many") as client:
-            for name, facts in grains.items():
-                hello = {"type": "hello", "session": SESSION, "agent": "\x1b[31m", "grains": facts}
-                await client.publish(topics.device_up("lisbon", name, "hello"), msgspec.msgpack.encode(hello), qos=1)
-
-    asyncio.run(send())
+def hello(grains: object) -> bytes:
+    """A hello as an encoder of ours would not make it."""
+    return pack({"type": "hello", "session": SESSION, "agent": "\x1b[31m", "grains": grains})
 
 
-def take_leave(site: System, names: list[str]) -> None:
-    async def send() -> None:
-        async with aiomqtt.Client("127.0.0.1", site.ports["lisbon"], identifier="many") as client:
-            for name in names:
-                gone = msgspec.msgpack.encode({"type": "gone", "session": SESSION, "why": "stopped"})
-                await client.publish(topics.device_up("lisbon", name, "gone"), gone, qos=1)
+async def introduced(site: System) -> Cameras:
+    """Devices that said hello in their sessions, and say nothing beyond that."""
+    names = {f"odd-{name}": grains for name, grains in NONSENSE.items()}
+    async with rogues(site, "lisbon", list(names)) as cameras:
+        for name, grains in names.items():
+            await cameras.say(name, hello(grains))
+        await until(lambda: all(cameras.welcomed(name, SESSION) for name in names), what="all are welcome")
+    return cameras
 
-    asyncio.run(send())
+
+async def take_leave(site: System, cameras: Cameras) -> None:
+    farewell = encode(Gone(SESSION, "stopped"))
+    async with stranger(site, "lisbon") as somebody:
+        await somebody.say([(camera.up("f"), camera.frame(farewell)) for camera in cameras.by_name.values()])
 
 
 @pytest.fixture(scope="module")
 def odd() -> Iterator[System]:
-    with one_site(DEVICES) as system:
-        names = {f"odd-{name}": grains for name, grains in NONSENSE.items()}
-        introduce(system, names)
+    with open_site() as system:
+        cameras = asyncio.run(introduced(system))
         system.present(DEVICES + len(NONSENSE))
         yield system
-        take_leave(system, list(names))
+        asyncio.run(take_leave(system, cameras))
         system.present(DEVICES)
 
 
@@ -181,3 +202,155 @@ def test_the_views_and_the_metrics_are_whole(odd: System) -> None:
         assert odd.view(station)["present"] == DEVICES + len(NONSENSE)
         assert odd.ask(station, "GET", "/metrics")[0] == 200
         assert odd.command("check", station=station, status=0).out
+
+
+def nonsense_in_types(jid: str) -> list[bytes]:
+    """Messages that are nearly some."""
+
+    def a_return(jid: str, **fields: object) -> bytes:
+        return pack({"type": "return", "jid": jid, "fun": "test.ping", "outcome": "ok", **fields})
+
+    return [
+        pack(None),
+        pack([]),
+        pack({}),
+        pack({"type": "nonsense"}),
+        pack({"type": ["return"]}),
+        pack({"type": "welcome", "session": SESSION, "index": 0}),
+        a_return("1"),
+        a_return(jid + "\n"),
+        a_return(jid, outcome="site_dark"),
+        a_return(jid, outcome="splendid"),
+        a_return(jid, retcode=2**40),
+        a_return(jid, duration=-1.0),
+        a_return(jid, duration=float("nan")),
+        a_return(jid, duration=float("inf")),
+        a_return(jid, why="x" * 5000),
+        a_return(jid, executions=-1),
+        a_return(jid, value={1: 2}),
+        a_return(jid, value=msgspec.msgpack.Ext(5, b"?")),
+        pack({"type": "beat", "session": SESSION, "running": [jid] * 1000}),
+        pack({"type": "gone", "session": "?"}),
+        pack({"type": "reseal", "jid": jid, "reason": "x" * 65}),
+        hello([]),
+        hello({1: 2}),
+    ]
+
+
+def refused(site: System, before: Counter[tuple[str, str]]) -> Counter[str]:
+    """What the gateway refused of devices since, by reason."""
+    later = site.refusals("lisbon") - before
+    return Counter({reason: number for (link, reason), number in later.items() if link == "mqtt"})
+
+
+async def test_what_a_device_says_wrongly_is_counted_under_its_name_and_it_still_answers(site: System) -> None:
+    async with rogues(site, "lisbon", ["rogue-1"]) as cameras:
+        await cameras.say("rogue-1", Hello(SESSION, "0", {"kind": "rogue"}))
+        site.until(lambda: site.is_here("rogue-1"), "it is here")
+        jid = site.issue("central", "rogue-1 or cam-*", "test.sleep", 1, tgt_type="compound")
+        await until(lambda: [job for job in cameras.of(Job, "rogue-1") if job.jid == jid], what="it is told of the job")
+        before = site.refusals("lisbon")
+        said = [*rubbish()[:100], *nonsense_in_types(jid), hello({"deep": nested(500)})]
+        too_deep = nested(limits.VALUE_DEPTH + 5)
+        said += [pack({"type": "return", "jid": jid, "fun": "x", "outcome": "ok", "value": too_deep})]
+        said += [hello({f"{number}": number for number in range(20_000)})]
+        await cameras.say("rogue-1", *said)
+        site.until(lambda: refused(site, before).total() >= len(said), "all of it is refused")
+        counted = refused(site, before)
+        # Nobody waits for these two, and the second answer to a job is none.
+        for outcome in ("ok", "failed"):
+            await cameras.say(
+                "rogue-1",
+                Return(jid=JID, fun="test.sleep", outcome="ok"),
+                Return(jid=jid, fun="test.sleep", outcome=outcome, executions=1),
+            )
+        ended = site.ended("central", jid)
+        assert_exactly_once(ended, [*IDS, "rogue-1"])
+        site.until(lambda: refused(site, before)["unexpected_return"] == 2, "nobody expected them")
+        await cameras.say("rogue-1", Gone(SESSION, "stopped"))
+    assert counted.total() == len(said)
+    assert set(counted) == {"malformed", "wrong_type", "too_deep", "grains_too_large"}
+    assert counted["grains_too_large"] == 1
+    assert counted["wrong_type"] >= 20
+    named = refused_from(site, "lisbon")
+    assert {reason: named[reason, "rogue-1"] for reason in counted} == counted
+    site.until(lambda: not site.is_here("rogue-1"), "it has left")
+    assert_executed_once(site.report(), jid, DEVICES)
+
+
+async def test_a_device_that_floods_its_session_keeps_nobody_waiting(site: System) -> None:
+    async with rogues(site, "lisbon", ["rogue-2"]) as cameras:
+        rogue = cameras["rogue-2"]
+        await cameras.say("rogue-2", Hello(SESSION, "0", {}))
+        site.until(lambda: site.is_here("rogue-2"), "it is here")
+        jid = site.issue("central", "rogue-2 or cam-*", "test.sleep", 1, tgt_type="compound")
+        await until(lambda: [job for job in cameras.of(Job, "rogue-2") if job.jid == jid], what="it is told of the job")
+        before, counters, log = site.refusals("lisbon"), site.counters("lisbon"), len(site.log("lisbon"))
+        said = [Beat(SESSION, [jid]), Running(jid), Hello(SESSION, "0", {}), EpochWanted(), Reseal(jid, "stale_epoch")]
+        async with stranger(site, "lisbon") as somebody:
+            await somebody.say([(rogue.up("f"), rogue.frame(message)) for message in said * 1000])
+            await cameras.say("rogue-2", Return(jid=jid, fun="test.sleep", outcome="ok", executions=1))
+            await somebody.say([(rogue.up("ses"), rogue.open()) for _ in range(200)])
+        site.until(lambda: refused(site, before)["too_many_sessions"] > 150, "most openings are refused")
+        await until(lambda: rogue.ok is not None, what="the last of them that was taken")
+        counted, passed = refused(site, before), site.counters("lisbon") - counters
+        assert set(counted) == {"too_many_sessions"}
+        assert counted["too_many_sessions"] + passed["sessions_opened"] + passed["openings_superseded"] == 200
+        assert refused_from(site, "lisbon")["too_many_sessions", "rogue-2"] == counted["too_many_sessions"]
+        assert passed["epoch_keys_asked_again"] >= 999
+        # A new seal is asked for once in two seconds, however often a device says that it needs one.
+        assert site.log("lisbon")[log:].count("needs new seals") <= 5
+    assert_exactly_once(site.ended("central", jid), [*IDS, "rogue-2"])
+    assert_executed_once(site.report(), jid, DEVICES)
+
+
+async def test_what_a_device_claims_to_know_moves_nobody_elses_numbers_and_it_can_be_put_out(site: System) -> None:
+    async with rogues(site, "lisbon", ["rogue-3"]) as cameras:
+        rogue = cameras["rogue-3"]
+        assert rogue.prekey is not None
+        assert rogue.anchor.root is not None
+        kids = [rogue.prekey.kid, *(master.kid for master in rogue.anchor.root.masters)]
+        claims = {"marks": [(kid, 2**64 - 1) for kid in kids], "version": 2**62, "epoch": 2**32 - 1}
+        await cameras.open("rogue-3", **claims)
+        await cameras.say("rogue-3", Hello(SESSION, "0", {}))
+        site.until(lambda: site.is_here("rogue-3"), "it is here")
+        site.command("keys", "revoke", "rogue-3", "--yes", station="lisbon", status=0)
+        site.until(lambda: not site.is_here("rogue-3"), "it is put out")
+        before = site.refusals("lisbon")
+        await cameras.say("rogue-3", Hello(SESSION, "0", {}))
+        await cameras.publish(rogue.up("ses"), rogue.open())
+        site.until(lambda: refused(site, before).total() == 2, "it is not heard")
+    assert refused(site, before) == {"unknown_session": 1, "revoked": 1}
+    assert refused_from(site, "lisbon")["revoked", "rogue-3"] == 1
+    for station in ("central", "lisbon"):
+        jid = site.issue(station, "cam-*", "test.ping")
+        assert_exactly_once(site.ended(station, jid), IDS)
+        assert_executed_once(site.report(), jid, DEVICES)
+
+
+async def test_a_device_cannot_speak_for_another(site: System) -> None:
+    known = dids(site, "lisbon")
+    other = topics.device_up("lisbon", known[IDS[1]], "f")
+    async with rogues(site, "lisbon", ["rogue-4"]) as cameras:
+        rogue = cameras["rogue-4"]
+        await cameras.say("rogue-4", Hello(SESSION, "0", {"id": IDS[1]}))
+        site.until(lambda: site.is_here("rogue-4"), "it is here")
+        jid = site.issue("central", "cam-*", "test.sleep", 1)
+        site.until(lambda: site.job("central", jid).expected == DEVICES, "the master knows who will answer")
+        before = site.refusals("lisbon")
+        lie = Return(jid=jid, fun="test.sleep", outcome="failed")
+        said: list[Message] = [
+            (other, rogue.frame(lie, other)),
+            (other, rogue.frame(encode(Gone(SESSION, "stopped")), other)),
+            (topics.device_up("lisbon", known[IDS[1]], "ses"), rogue.open()),
+            (topics.device_up("lisbon", known[IDS[1]], "bye"), rogue.bye()),
+        ]
+        for topic, payload in said:
+            await cameras.publish(topic, payload)
+        site.until(lambda: refused(site, before)["wrong_topic"] == len(said), "nobody hears it")
+        await cameras.open("rogue-4")
+        await cameras.say("rogue-4", lie)
+        site.until(lambda: refused(site, before)["unexpected_return"] == 1, "nobody asked it")
+    assert refused(site, before) == {"wrong_topic": len(said), "unexpected_return": 1}
+    assert_exactly_once(site.ended("central", jid), IDS)
+    assert site.is_here(IDS[1])

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.rehearsal import free_port
 from tests.peers.system import Ended, System, assert_executed_once, whole_system
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
@@ -20,13 +19,10 @@ def shared() -> Iterator[System]:
     """Central, below it the relay Iberia with devices of its own, below that the site Lisbon."""
     with whole_system() as system:
         # The brokers stand beside the stations, so that devices stay connected while those are away.
-        ports = {site: free_port() for site in ("iberia", "lisbon")}
-        for site, port in ports.items():
-            system.add_broker(port, f"{site}-broker")
         system.add_master()
-        system.add_relay("iberia", "central", broker={"mode": "external", "port": ports["iberia"]})
+        system.add_relay("iberia", "central", broker=system.add_broker("iberia-broker"))
         system.join("iberia")
-        system.add_gateway("lisbon", "iberia", broker={"mode": "external", "port": ports["lisbon"]})
+        system.add_gateway("lisbon", "iberia", broker=system.add_broker("lisbon-broker"))
         system.join("lisbon", "iberia")
         system.add_swarm(LEAF, "lisbon")
         # The same ids at two sites are two devices.

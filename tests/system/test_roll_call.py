@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from gateway.rehearsal import free_port
 from tests.peers.system import System, assert_exactly_once, assert_executed_once, whole_system
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
 
-DEVICES = 50
+DEVICES, OTHERS = 50, 3
 IDS = [f"cam-{number:05d}" for number in range(DEVICES)]
 
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[System]:
     with whole_system() as system:
-        port = free_port()
-        system.add_broker(port)
         system.add_master()
-        system.add_gateway("lisbon", "central", broker={"mode": "external", "port": port})
+        system.add_gateway("lisbon", "central", broker=system.add_broker())
         system.join("lisbon")
         system.add_swarm(DEVICES, "lisbon")
         yield system
@@ -31,10 +29,10 @@ def shared() -> Iterator[System]:
 @pytest.fixture
 def site(shared: System) -> System:
     if "broker" not in shared.children:
-        shared.add_broker(shared.ports["lisbon"])
+        shared.add_broker()
     if "lisbon" not in shared.children:
         shared.restart("lisbon")
-    shared.present(DEVICES)
+    shared.present(DEVICES, "lisbon")
     return shared
 
 
@@ -53,15 +51,48 @@ def test_a_gateway_that_was_away_finds_its_devices_again_on_the_connections_they
     assert report["connections_lost"] == lost
 
 
-def test_a_gateway_that_lost_its_whole_memory_finds_its_devices_again(site: System) -> None:
-    site.stop("lisbon")
-    for file in (site.folder / "lisbon").glob("station.sqlite*"):
-        file.unlink()
-    site.restart("lisbon")
+def test_a_gateway_that_lost_its_whole_memory_hears_nobody_whom_it_does_not_let_in_again(site: System) -> None:
+    """Its keys and its certificate are files beside the store: it is the same site, and its devices are strangers.
+
+    Others may join. When the store is found again, so are the devices.
+    """
+    # A device was put out before, so that group keys have been counted.
+    (gone,) = site.add_swarm(1, "lisbon", prefix="gone-", name="gone")
+    site.present(DEVICES + 1)
+    site.command("keys", "revoke", gone, "--yes", station="lisbon", status=0)
     site.present(DEVICES)
+    site.stop("gone")
+    site.stop("lisbon")
+    away = site.folder / "away"
+    move(site.state_of("lisbon"), away)
+    site.restart("lisbon")
+    site.until(lambda: site.refusals("lisbon")["mqtt", "unknown_device"] >= DEVICES, "its devices ask to be heard")
+    assert site.view("lisbon")["devices"] == 0
+    assert site.view("lisbon", "/keys?kind=device")["keys"] == []
+
+    others = site.add_swarm(OTHERS, "lisbon", prefix="other-", name="others")
+    site.present(OTHERS, "lisbon", "central")
     jid = site.issue("central", "*", "test.ping")
+    assert_exactly_once(site.ended("central", jid), others)
+    assert_executed_once(site.report("others"), jid, OTHERS)
+    assert jid not in site.report()["executed"]
+    assert site.stop("others") == 0
+
+    site.stop("lisbon")
+    move(site.state_of("lisbon"), site.folder / "lost")
+    move(away, site.state_of("lisbon"))
+    site.restart("lisbon")
+    site.present(DEVICES, "lisbon")
+    jid = site.issue("central", "cam-*", "test.ping")
     assert_exactly_once(site.ended("central", jid), IDS)
     assert_executed_once(site.report(), jid, DEVICES)
+
+
+def move(source: Path, target: Path) -> None:
+    """Move the store of a station that does not run."""
+    target.mkdir(exist_ok=True)
+    for file in source.glob("station.sqlite*"):
+        file.rename(target / file.name)
 
 
 def test_a_broker_that_dies_in_the_middle_of_a_job_costs_no_outcome(site: System) -> None:
@@ -69,7 +100,7 @@ def test_a_broker_that_dies_in_the_middle_of_a_job_costs_no_outcome(site: System
     site.until(lambda: site.job("central", jid).expected == DEVICES, "the master knows who will answer")
     site.kill("broker")
     site.until(lambda: not site.view("lisbon")["broker"]["connected"], "the gateway knows")
-    site.add_broker(site.ports["lisbon"])
+    site.add_broker()
     assert_exactly_once(site.ended("central", jid), IDS)
     assert_executed_once(site.report(), jid, DEVICES)
 

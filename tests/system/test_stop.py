@@ -7,7 +7,8 @@ import signal
 
 import pytest
 
-from tests.peers.system import SECONDS, System, assert_exactly_once, processes, runs
+from tests.peers.processes import processes, runs
+from tests.peers.system import SECONDS, System, assert_exactly_once
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
 

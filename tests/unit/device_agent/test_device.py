@@ -7,23 +7,19 @@ from collections.abc import AsyncIterator
 from itertools import pairwise
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from device_agent import loader
+from device_agent.errors import Refused
+from device_agent.heard import Heard, Renamed
 from device_agent.outbox import MemoryJournal
-from device_agent.protocol import limits, topics
 from device_agent.protocol.messages import (
     Beat,
-    Deliver,
     Gone,
     Hello,
-    RollCall,
+    Return,
     Welcome,
-    decode_upward,
-    encode,
 )
-from tests.peers.device_bench import GROUP, INDEX, MINE, Bench, Gate, deliver, job
+from tests.peers.device_bench import GROUP, INDEX, MINE, SESSION, Bench, Gate, Lost, Opened, deliver, job
 
 
 @pytest.fixture
@@ -42,46 +38,54 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
     return made
 
 
-async def test_a_device_says_hello_with_the_session_of_its_will(bench: Bench) -> None:
-    topic, payload = bench.device.will()
-    assert topic == topics.device_up("lisbon", "cam-7", "gone")
-    gone = decode_upward(payload)
+async def test_a_device_says_hello_as_soon_as_it_has_a_session_and_not_before(bench: Bench) -> None:
+    bench.device.will()
     bench.device.connected()
+    assert bench.tick(100.0) == []
+    bench.give(Opened(), MINE)
     [hello] = bench.taken()
     assert isinstance(hello, Hello)
-    assert gone == Gone(hello.session, "lost")
+    assert hello.session == SESSION
     assert hello.grains == {"id": "cam-7", "kind": "camera"}
-
-
-async def test_each_connection_is_a_new_session(bench: Bench) -> None:
-    assert len({bench.device.will()[1] for _ in range(10)}) == 10
 
 
 async def test_hello_is_repeated_ever_more_slowly_until_the_welcome(bench: Bench) -> None:
     bench.device.will()
     bench.device.connected()
+    bench.give(Opened(), MINE)
+    bench.taken()
     hellos = [0, *(second for second in range(1, 300) if bench.tick(1.0))]
     waits = [late - early for early, late in pairwise(hellos)]
     assert waits[0] <= 2
     assert max(waits) > 5
     assert max(waits) <= 31
-    bench.give(Welcome(bench.device._session, INDEX, 3600.0), MINE)
+    bench.give(Welcome(SESSION, INDEX, 3600.0), MINE)
     assert not any(isinstance(message, Hello) for _ in range(100) for message in bench.tick(1.0))
 
 
 async def test_a_welcome_of_another_session_is_refused_and_counted(bench: Bench) -> None:
     bench.device.will()
     bench.device.connected()
+    bench.give(Opened(), MINE)
     bench.give(Welcome("0" * 16, 3, 60.0), MINE)
     assert not bench.device.welcomed
     assert bench.counters.refusals == {"stale_welcome": 1}
 
 
-async def test_a_roll_call_is_answered_within_a_second_or_two(bench: Bench) -> None:
+async def test_a_device_without_a_session_says_nothing_and_says_it_all_in_the_next(bench: Bench, gate: Gate) -> None:
     bench.join()
-    bench.give(RollCall())
-    sent = bench.tick(0.0) + bench.tick(1.0)
-    assert [type(message) for message in sent] == [Hello]
+    bench.give(deliver(job(1)))
+    gate.open.set()
+    await bench.settle()
+    [told] = [message for message in bench.taken() if isinstance(message, Return)]
+    bench.give(Lost(), MINE)
+    assert bench.tick(100.0) == []
+    bench.give(Opened("f" * 16), MINE)
+    [hello] = bench.taken()
+    assert isinstance(hello, Hello)
+    assert hello.session == "f" * 16
+    bench.give(Welcome("f" * 16, INDEX, 60.0), MINE)
+    assert bench.tick() == [told]
 
 
 async def test_beats_come_once_per_interval_and_name_the_jobs_under_way(bench: Bench, gate: Gate) -> None:
@@ -96,9 +100,8 @@ async def test_beats_come_once_per_interval_and_name_the_jobs_under_way(bench: B
 
 async def test_a_stopped_device_says_so_and_a_lost_one_is_silent(bench: Bench) -> None:
     bench.join()
-    session = bench.device._session
     bench.device.stop()
-    assert bench.taken() == [Gone(session, "stopped")]
+    assert bench.taken() == [Gone(SESSION, "stopped")]
     bench.join()
     bench.device.lost()
     bench.device.stop()
@@ -113,31 +116,38 @@ async def test_new_grains_are_told_at_the_next_tick(bench: Bench) -> None:
     assert hello.grains["floor"] == 3
 
 
-@pytest.mark.parametrize(
-    ("payload", "reason"),
-    [
-        (b"", "malformed"),
-        (b"\xc1", "malformed"),
-        (b"\x81\xa4type\xa4nope", "wrong_type"),
-        (b"x" * (limits.MESSAGE_BYTES + 1), "oversized"),
-        (encode(Deliver(b"not a job", 1.0)), "wrong_type"),
-        (encode(Deliver(encode(RollCall()), 1.0)), "wrong_type"),
-        (encode(Deliver(encode(job(1)), float("nan"))), "wrong_type"),
-    ],
-)
-async def test_bytes_that_are_no_message_are_counted_by_reason(bench: Bench, payload: bytes, reason: str) -> None:
+async def test_a_device_with_another_name_says_so_and_answers_to_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bench.join()
-    bench.device.receive(GROUP, payload)
-    assert bench.counters.refusals == {reason: 1}
+
+    def renamed(topic: str, payload: bytes) -> Heard:
+        bench.guard.name = "gate-north"
+        return Renamed()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bench.guard, "receive", renamed)
+        bench.device.receive(MINE, b"")
+    [hello] = bench.tick()
+    assert isinstance(hello, Hello)
+    assert hello.grains["id"] == "gate-north"
+    bench.give(deliver(job(1, tgt="gate-*", fun="grains.get", arg=["id"])))
+    await bench.settle()
+    [told] = bench.taken()
+    assert isinstance(told, Return)
+    assert told.value == "gate-north"
+
+
+async def test_what_the_guard_refuses_is_counted_and_does_no_harm(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.join()
+
+    def refusing(topic: str, payload: bytes) -> Heard:
+        raise Refused("bad_signature")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bench.guard, "receive", refusing)
+        bench.device.receive(GROUP, b"")
+    assert bench.counters.refusals == {"bad_signature": 1}
     assert bench.taken() == []
-
-
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(
-    payload=st.one_of(
-        st.binary(max_size=100),
-        st.builds(lambda body, remaining: encode(Deliver(body, remaining)), st.binary(max_size=60), st.floats()),
-    )
-)
-async def test_no_bytes_make_a_device_raise(bench: Bench, payload: bytes) -> None:
-    bench.device.receive(GROUP, payload)

@@ -13,13 +13,13 @@ from device_agent import loader
 from device_agent.outbox import UNCONFIRMED_RETURNS, JournalUnavailable, MemoryJournal
 from device_agent.protocol import bitmap, limits
 from device_agent.protocol.messages import (
-    Cancel,
     Confirm,
-    Hello,
+    EpochWanted,
+    Reseal,
     Return,
     Running,
 )
-from tests.peers.device_bench import INDEX, MINE, Bench, Gate, deliver, job, turns
+from tests.peers.device_bench import INDEX, KID, MINE, Bench, Cancel, Gate, deliver, job, turns
 
 
 @pytest.fixture
@@ -86,26 +86,6 @@ async def test_a_job_that_takes_a_while_is_announced_once(bench: Bench, gate: Ga
     assert bench.tick(1.0) == []
     gate.open.set()
     await bench.settle()
-
-
-async def test_a_bitmap_without_this_device_is_ignored(bench: Bench) -> None:
-    bench.give(deliver(job(1), bits=bitmap.pack(range(20))))  # no index yet
-    bench.join()
-    bench.give(deliver(job(2), bits=bitmap.pack([INDEX - 1, INDEX + 1])))
-    assert bench.taken() == []
-    assert bench.counters.ignored == 2
-    bench.give(deliver(job(3), bits=bitmap.pack([INDEX])))
-    await bench.settle()
-    assert [message.jid for message in bench.taken() if isinstance(message, Return)] == [job(3).jid]
-
-
-async def test_a_bitmap_means_nothing_until_the_new_connection_is_welcomed(bench: Bench) -> None:
-    bench.join()
-    bench.device.lost()
-    bench.device.will()
-    bench.device.connected()
-    bench.give(deliver(job(1), bits=bitmap.pack([INDEX])))
-    assert [type(message) for message in bench.taken()] == [Hello]
 
 
 async def test_a_device_that_is_not_meant_refuses(bench: Bench) -> None:
@@ -205,7 +185,7 @@ class FullDisk(MemoryJournal):
 
     __slots__ = ()
 
-    async def started(self, jid: str, fun: str) -> None:
+    async def started(self, jid: str, fun: str, kid: bytes, seq: int) -> None:
         raise JournalUnavailable("No space left on device")
 
 
@@ -323,12 +303,46 @@ async def test_unconfirmed_returns_are_sent_again_at_once_after_a_reconnection(b
     assert [message.jid for message in bench.tick() if isinstance(message, Return)] == [job(1).jid]
 
 
-async def test_a_confirmation_for_others_is_not_for_this_device(bench: Bench) -> None:
+@pytest.mark.parametrize("reason", ["stale_epoch", "unknown_epoch", "stale_seq"])
+async def test_a_job_that_could_run_if_it_was_sealed_again_has_no_outcome(bench: Bench, reason: str) -> None:
     bench.join()
+    bench.give(deliver(job(1), refusal=reason))
+    wanted = [EpochWanted()] if reason == "unknown_epoch" else []
+    assert bench.taken() == [*wanted, Reseal(job(1).jid, reason)]
     bench.give(deliver(job(1)))
     await bench.settle()
-    bench.give(Confirm([job(1).jid], bitmap.pack([INDEX + 1])))
-    assert bench.journal.unconfirmed() == [job(1).jid]
+    [told] = bench.taken()
+    assert isinstance(told, Return)
+    assert told.outcome == "ok"
+
+
+async def test_a_job_that_must_not_run_is_refused_with_the_reason_and_for_good(bench: Bench) -> None:
+    bench.join()
+    bench.give(deliver(job(1), refusal="not_granted"))
+    bench.give(deliver(job(1)))
+    await bench.settle()
+    told = [message for message in bench.taken() if isinstance(message, Return)]
+    assert [(message.outcome, message.why) for message in told] == [("refused", "not_granted: says the test")] * 2
+    assert bench.device.jobs.executions == {}
+
+
+async def test_a_job_for_others_is_not_even_opened(bench: Bench) -> None:
+    bench.join()
+    bench.give(deliver(job(1, tgt="cam-8"), refusal="not_granted"))
+    [told] = bench.taken()
+    assert isinstance(told, Return)
+    assert told.why.startswith("not_targeted")
+
+
+async def test_the_number_of_a_job_is_remembered_before_it_runs_and_not_before(bench: Bench, gate: Gate) -> None:
+    bench.join()
+    for number in range(10, 10 + limits.DEVICE_RUNNING + 1):
+        bench.give(deliver(job(number)))
+    await turns()
+    assert bench.journal.marks() == {KID: 9 + limits.DEVICE_RUNNING}
+    gate.open.set()
+    await bench.settle()
+    assert bench.journal.marks() == {KID: 10 + limits.DEVICE_RUNNING}
 
 
 Words = st.lists(

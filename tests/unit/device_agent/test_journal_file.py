@@ -16,6 +16,8 @@ from device_agent.journal_file import MAGIC, FileJournal
 from device_agent.outbox import Entry, JournalUnavailable, Memory, Place
 from device_agent.protocol.messages import Return, decode_upward
 
+KID, OTHER = b"master a", b"master b"
+
 
 def jid(number: int) -> str:
     return f"{number:020d}"
@@ -27,7 +29,7 @@ async def filled(path: Path, jobs: int = 3) -> list[int]:
     await journal.open()
     sizes = [path.stat().st_size]
     for number in range(1, jobs + 1):
-        await journal.started(jid(number), "test.ping")
+        await journal.started(jid(number), "test.ping", KID, 1)
         sizes.append(path.stat().st_size)
         await journal.done(jid(number), b"return %d" % number)
         sizes.append(path.stat().st_size)
@@ -63,8 +65,38 @@ async def test_a_start_is_on_disk_when_the_call_returns(tmp_path: Path, monkeypa
     journal = FileJournal(tmp_path / "journal")
     await journal.open()
     monkeypatch.setattr(os, "fsync", fsync)
-    await journal.started(jid(1), "test.ping")
+    await journal.started(jid(1), "test.ping", KID, 1)
     assert synced == [(tmp_path / "journal").stat().st_size]
+    await journal.close()
+
+
+async def test_the_highest_number_of_each_signer_is_there_after_a_restart(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    crashed = FileJournal(path)
+    await crashed.open()
+    for number, (kid, seq) in enumerate([(KID, 5), (KID, 9), (OTHER, 2**64 - 1), (KID, 7)]):
+        await crashed.started(jid(number), "test.ping", kid, seq)
+    journal = FileJournal(path)
+    await journal.open()
+    assert journal.marks() == {KID: 9, OTHER: 2**64 - 1}
+    await journal.close()
+    await crashed.close()
+
+
+async def test_a_number_stays_when_its_start_could_not_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = FileJournal(tmp_path / "journal")
+    await journal.open()
+
+    def full(descriptor: int, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", full)
+        with pytest.raises(JournalUnavailable):
+            await journal.started(jid(1), "test.ping", KID, 5)
+    assert journal.marks() == {KID: 5}
     await journal.close()
 
 
@@ -72,7 +104,7 @@ async def test_a_job_that_was_under_way_at_a_crash_becomes_unknown_once(tmp_path
     path = tmp_path / "journal"
     crashed = FileJournal(path)
     await crashed.open()
-    await crashed.started(jid(7), "test.sleep")
+    await crashed.started(jid(7), "test.sleep", KID, 1)
 
     journal = FileJournal(path)
     opened = await journal.open()
@@ -160,12 +192,13 @@ async def test_any_bytes_open_as_a_journal(tmp_path: Path, content: bytes, prefi
     path.write_bytes(MAGIC * prefix + content)
     journal = FileJournal(path)
     await journal.open()
-    await journal.started(jid(5), "test.ping")
+    await journal.started(jid(5), "test.ping", KID, 1)
     await journal.done(jid(5), b"five")
     await journal.close()
     again = FileJournal(path)
     await again.open()
     assert again.find(jid(5)) == Entry(Place.DONE, b"five")
+    assert again.marks()[KID] == 1
     await again.close()
 
 
@@ -186,14 +219,14 @@ async def test_a_full_disk_refuses_the_start_and_leaves_the_file_good(
 
         patch.setattr(os, "write", half_a_write)
         with pytest.raises(JournalUnavailable, match="No space left"):
-            await journal.started(jid(2), "test.ping")
+            await journal.started(jid(2), "test.ping", KID, 1)
         # A result that cannot be written is still known here.
         await journal.done(jid(3), b"three")
         assert journal.find(jid(2)) is None
         assert journal.find(jid(3)) == Entry(Place.DONE, b"three")
         assert journal.write_failures == 2
     # There is room again: what waited is written with the next record.
-    await journal.started(jid(4), "test.ping")
+    await journal.started(jid(4), "test.ping", KID, 1)
     await journal.close()
     again = FileJournal(path)
     opened = await again.open()
@@ -221,7 +254,7 @@ async def test_a_long_file_is_rewritten_to_what_still_matters(tmp_path: Path, mo
     await journal.open()
     body = bytes(random.Random(1).randbytes(100))
     for number in range(1, 101):
-        await journal.started(jid(number), "test.ping")
+        await journal.started(jid(number), "test.ping", KID, number)
         await journal.done(jid(number), body)
         journal.confirmed([jid(number)])
     await journal.flush()
@@ -231,6 +264,7 @@ async def test_a_long_file_is_rewritten_to_what_still_matters(tmp_path: Path, mo
     await again.open()
     assert again.find(jid(100)) == Entry(Place.DONE, body)
     assert again.find(jid(1)) == Entry(Place.FORGOTTEN)
+    assert again.marks() == {KID: 100}
     assert again.unconfirmed() == []
     await again.close()
 

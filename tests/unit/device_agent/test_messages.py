@@ -15,10 +15,10 @@ from device_agent.errors import Refused
 from device_agent.protocol import limits, messages
 from device_agent.protocol.messages import (
     Beat,
-    Cancel,
+    Certificate,
     Close,
     Confirm,
-    Deliver,
+    EpochWanted,
     Event,
     Gone,
     Hello,
@@ -26,8 +26,8 @@ from device_agent.protocol.messages import (
     JobDefinition,
     Manifest,
     OutcomeRecord,
+    Reseal,
     Return,
-    RollCall,
     Running,
     Welcome,
 )
@@ -47,10 +47,8 @@ JOB = Job(
 )
 DOWNWARD: list[messages.Downward] = [
     Welcome(session="0123456789abcdef", index=7),
-    Deliver(job=messages.encode(JOB), remaining=12.5, bitmap=b"\x80"),
-    Cancel(jid=JID, bitmap=b"\x01"),
     Confirm(jids=[JID, JID]),
-    RollCall(),
+    Certificate(body=b"a certificate"),
 ]
 UPWARD: list[messages.Upward] = [
     Hello(session="0123456789abcdef", agent="0.1.0", grains={"os": "Debian", "roles": ["a"], "n": {"x": 1}}),
@@ -58,6 +56,8 @@ UPWARD: list[messages.Upward] = [
     Gone(session="0123456789abcdef", why="stopped"),
     Running(jid=JID),
     Return(jid=JID, fun="test.echo", outcome="failed", retcode=-9, value={"a": [1, "é"]}, why="so", duration=0.5),
+    Reseal(jid=JID, reason="stale_epoch"),
+    EpochWanted(),
 ]
 ITEMS: list[messages.Item] = [
     Manifest(jid=JID, site="lisbon", ids=["cam-1", "cam-2"], count=2, digest=b"\x01" * 32, revision=4, final=True),
@@ -211,7 +211,7 @@ def test_a_return_a_station_accepts_becomes_an_item_a_master_accepts() -> None:
 
 
 def test_a_message_of_the_other_direction_is_refused() -> None:
-    assert refusal(messages.decode_upward, messages.encode(RollCall())) == "wrong_type"
+    assert refusal(messages.decode_upward, messages.encode(Confirm(jids=[JID]))) == "wrong_type"
     assert refusal(messages.decode_downward, messages.encode(Running(jid=JID))) == "wrong_type"
     assert refusal(messages.decode_job, messages.encode(Running(jid=JID))) == "wrong_type"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_agent.outbox import UNCONFIRMED_RETURNS, Entry, Memory, MemoryJournal, Place, Record
+from device_agent.outbox import MARKS_KEPT, UNCONFIRMED_RETURNS, Entry, Memory, MemoryJournal, Place, Record
 
 
 def jid(number: int) -> str:
@@ -92,11 +92,24 @@ def test_a_job_that_was_started_or_done_is_never_new_again(operations: list[tupl
         assert all(memory.find(one) is not None for one in touched)
 
 
+def test_marks_only_rise_and_are_bounded() -> None:
+    memory = Memory()
+    memory.mark(b"a", 7)
+    memory.mark(b"a", 5)
+    memory.mark(b"", 9)
+    for number in range(2 * MARKS_KEPT):
+        memory.mark(b"%d" % number, 1)
+    memory.mark(b"a", 8)
+    assert memory.marks()[b"a"] == 8
+    assert len(memory.marks()) == MARKS_KEPT
+
+
 @given(Operations)
 def test_the_records_of_a_memory_make_the_same_memory(operations: list[tuple[str, int]]) -> None:
     memory = Memory(results=3, jids=4)
     for kind, number in operations:
-        memory.apply(Record(kind, jid(number), body=b"x"))  # type: ignore[arg-type] # sampled from the legal kinds
+        signer = (b"%d" % (number % 3), number) if kind == "started" else (b"", 0)
+        memory.apply(Record(kind, jid(number), "", b"x", *signer))  # type: ignore[arg-type] # of the legal kinds
     copy = Memory(results=3, jids=4)
     for record in memory.records():
         copy.apply(record)
@@ -104,11 +117,13 @@ def test_the_records_of_a_memory_make_the_same_memory(operations: list[tuple[str
         assert copy.find(jid(number)) == memory.find(jid(number))
     assert copy.unconfirmed() == memory.unconfirmed()
     assert copy.interrupted() == memory.interrupted()
+    assert copy.marks() == memory.marks()
 
 
 async def test_the_journal_in_memory_keeps_what_it_is_told() -> None:
     journal = MemoryJournal(results=1)
-    await journal.started(jid(1), "test.ping")
+    await journal.started(jid(1), "test.ping", b"a signer", 5)
+    assert journal.marks() == {b"a signer": 5}
     await journal.done(jid(1), b"one")
     journal.answered(jid(2), b"two")
     journal.forgotten(jid(3))

@@ -12,6 +12,7 @@ import pytest
 
 from device_agent.protocol.messages import Event
 from gateway import bus as bus_module
+from gateway.api.door import NOBODY
 from gateway.api.events import EventsApi
 from gateway.api.operation import Asked
 from gateway.bus import Bus
@@ -85,7 +86,7 @@ async def test_a_subscriber_that_is_slow_misses_events_and_they_are_counted(
 async def test_one_that_missed_events_is_told_how_many(bus: Bus) -> None:
     api = EventsApi(bus=bus, stopping=asyncio.Event())
     (operation,) = api.operations()
-    answer: Any = await operation.handler(Asked(path={}, query={"tag": "test/*"}, body=None, user="ops"))
+    answer: Any = await operation.handler(Asked(path={}, query={"tag": "test/*"}, body=None, operator=NOBODY))
     async with aclosing(answer) as lines:
         assert await anext(lines) is None
         (subscriber,) = bus._subscribers

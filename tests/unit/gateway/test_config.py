@@ -11,7 +11,8 @@ import zmq
 from device_agent.errors import EXIT_CONFIG, ConfigInvalid
 from device_agent.settings import describe, load
 from gateway.config import BrokerSettings, JobsSettings, SitesSettings, StationSettings, UplinkSettings
-from gateway.station import Role, settings_for
+from gateway.rooms import Role
+from gateway.station import settings_for
 
 KEY = zmq.curve_keypair()[0].decode("ascii")
 

@@ -116,7 +116,9 @@ class Doors:
     def known(self, key: str) -> bool:
         return key == z85.encode(KNOWN).decode()
 
-    async def judge(self, site: str, key: str, address: str) -> KeyState:
+    async def judge(
+        self, site: str, key: str, address: str, request: bytes = b"", certificate: bytes = b""
+    ) -> KeyState:
         raise AssertionError("a handshake claims no site")
 
     def refused(self, link: str, reason: str, peer: str, detail: str = "") -> None:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from device_agent.errors import Refused
 from device_agent.protocol import limits
-from device_agent.protocol.messages import Cancel, Deliver, encode_value
+from device_agent.protocol.links import Parcel, Sealed
+from device_agent.protocol.messages import Cancel, encode_value
 from upstream import frames
 from upstream.frames import FromMaster, FromSite, decode_from_master, decode_from_site, encode
 
@@ -37,9 +38,17 @@ def record(**changed: Any) -> frames.DeviceRecord:
 
 
 FROM_SITE: list[FromSite] = [
-    frames.SiteHello(protocol=1, site="lisbon", epoch=EPOCH, release="0.1.0"),
+    frames.SiteHello(protocol=2, site="lisbon", epoch=EPOCH, release="0.1.0", request=b"request", certificate=b"c"),
     frames.Batch(EPOCH, 4, [(5, b"item"), (9, b"")]),
     frames.DeviceRecords(EPOCH, [record(), record(id="cam-2", revision=8)]),
+    frames.SiteTells(
+        [
+            frames.GroupKeys(site="lisbon", certificate=b"c", epoch=1, keys=[(bytes(8), b"sealed")], signature=b"s"),
+            frames.LeafRequest("porto", b"request", b"certificate"),
+            frames.SiteRevocations("porto", b"list"),
+        ]
+    ),
+    frames.Reseal(jid=JID, site="lisbon", reason="stale_epoch"),
     frames.Echo(3),
     frames.Bye(),
 ]
@@ -50,7 +59,8 @@ FROM_MASTER: list[FromMaster] = [
     frames.Confirmed(EPOCH, 9),
     frames.RecordsConfirmed(8),
     frames.EchoReply(3),
-    Deliver(b"job", 299.5),
+    frames.SiteTrust(root_lists=[b"1", b"2"], certificate=b"c", revocations=[b"r"], leaves=[("porto", b"c")]),
+    frames.SiteJob(b"job", 299.5, [Sealed("lisbon", "", b"sealed")]),
     Cancel(JID),
 ]
 
@@ -68,7 +78,7 @@ def packed(kind: str, *values: Any, **fields: Any) -> bytes:
         "batch": ["epoch", "after", "items"],
         "device_records": ["epoch", "records"],
         "echo": ["nonce"],
-        "deliver": ["job", "remaining"],
+        "site_job": ["job", "remaining"],
     }.get(kind, [])
     return msgspec.msgpack.encode({"type": kind, **dict(zip(names, values, strict=False)), **fields})
 
@@ -206,4 +216,38 @@ def test_one_nonsense_record_refuses_its_page(changed: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("remaining", [float("nan"), float("inf"), -float("inf"), 1e300])
 def test_a_remaining_time_no_clock_can_show_is_refused(remaining: float) -> None:
-    assert refused_by(decode_from_master, encode(Deliver(b"job", remaining))) == "wrong_type"
+    assert refused_by(decode_from_master, encode(frames.SiteJob(b"job", remaining))) == "wrong_type"
+
+
+def test_a_parcel_goes_in_frames_that_the_rope_takes_and_nothing_of_it_is_lost() -> None:
+    sealed = tuple(Sealed("lisbon", f"cam-{number}", bytes(200_000)) for number in range(30))
+    sent = list(frames.job_frames(Parcel(b"definition", sealed), 5.0))
+    assert [entry for frame in sent for entry in frame.sealed] == list(sealed)
+    assert {(frame.job, frame.remaining) for frame in sent} == {(b"definition", 5.0)}
+    assert len(sent) > 1
+    assert all(len(encode(frame)) < limits.UPLINK_FRAME_BYTES // 2 for frame in sent)
+    assert [frame.sealed for frame in frames.job_frames(Parcel(b"definition", ()), 5.0)] == [[]]
+
+
+def test_only_what_is_new_is_told_again() -> None:
+    first = frames.SiteTrust(root_lists=[b"1"], certificate=b"c", revocations=[b"r"], leaves=[("a", b"x"), ("b", b"y")])
+    assert frames.trust_news(first, frames.SiteTrust()) == first
+    assert frames.trust_news(first, first) is None
+    second = frames.SiteTrust(
+        root_lists=[b"1", b"2"], certificate=b"c", revocations=[b"r", b"s"], leaves=[("a", b"x"), ("b", b"z")]
+    )
+    assert frames.trust_news(second, first) == frames.SiteTrust(
+        root_lists=[b"1", b"2"], revocations=[b"s"], leaves=[("b", b"z")]
+    )
+
+
+def test_many_leaves_go_in_frames_of_a_bounded_size_and_the_sites_own_in_the_first() -> None:
+    many = [(f"site-{number}", bytes(frames.CERTIFICATE_BYTES)) for number in range(limits.LEAF_SITES)]
+    sent = list(frames.trust_frames(frames.SiteTrust(root_lists=[b"1"], certificate=b"c", leaves=many)))
+    assert [leaf for frame in sent for leaf in frame.leaves] == many
+    assert [frame.certificate for frame in sent] == [b"c", *[b""] * (len(sent) - 1)]
+    assert all(len(encode(frame)) < limits.UPLINK_FRAME_BYTES // 2 for frame in sent)
+    requests = [frames.LeafRequest(name, body) for name, body in many]
+    told = list(frames.told_frames(requests))
+    assert [entry for frame in told for entry in frame.entries] == requests
+    assert len(told) == len(sent)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Mapping, MutableMapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -24,7 +24,22 @@ from device_agent.errors import (
     StationFailed,
     UsageInvalid,
 )
+from gateway.api.door import Door, TokenRefused, TooManyFailures
 from gateway.api.operation import BODY_BYTES, Answer, Asked, Operation, failure, whole
+from gateway.audit.book import AuditBook, Deed
+from gateway.devices.policy import MAY, Need, Operator, Policy, without_file
+
+ALICE = Operator("alice", frozenset({"admin"}))
+
+
+class Kept:
+    """Stands for the audit book."""
+
+    def __init__(self) -> None:
+        self.deeds: list[Deed] = []
+
+    async def write(self, deeds: list[Deed]) -> None:
+        self.deeds += deeds
 
 
 class Wish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -48,7 +63,8 @@ async def served(
     *chunks: bytes,
     query: str = "",
     path: Mapping[str, Any] | None = None,
-    client: tuple[str, int] | None = ("alice", 1000),
+    operator: Operator | None = ALICE,
+    door: Door | None = None,
 ) -> tuple[Response, bytes]:
     """One request, and what goes back over the wire."""
     scope: dict[str, Any] = {
@@ -58,7 +74,8 @@ async def served(
         "path_params": path or {},
         "query_string": query.encode(),
         "headers": [],
-        "client": client,
+        "door": door,
+        **({"operator": operator} if operator is not None else {}),
     }
     waiting = [
         {"type": "http.request", "body": chunk, "more_body": place < len(chunks) - 1}
@@ -98,9 +115,93 @@ async def test_a_request_is_decoded_and_the_answer_is_json() -> None:
     }
 
 
-async def test_who_asks_is_who_holds_the_other_end() -> None:
-    _, body = await served(ECHO, b'{"name": "x"}', client=None)
-    assert json.loads(body)["user"] == "unknown"
+async def test_of_whom_nothing_is_known_nothing_is_done() -> None:
+    response, body = await served(ECHO, b'{"name": "x"}', operator=None)
+    assert response.status_code == 403
+    assert json.loads(body)["error"]["what"] == "unknown may not administer this station"
+
+
+@pytest.mark.parametrize(
+    ("method", "needs", "need"),
+    [
+        ("GET", None, "view"),
+        ("POST", None, "admin"),
+        ("DELETE", None, "admin"),
+        ("GET", "admin", "admin"),
+        ("POST", "run", "run"),
+    ],
+)
+async def test_what_is_not_said_to_need_less_needs_an_admin(method: str, needs: Need | None, need: Need) -> None:
+    operation = replace(ECHO, method=method, needs=needs, body=None)
+    assert operation.need == need
+    for role, allowed in MAY.items():
+        response, body = await served(operation, operator=Operator("bob", frozenset({role})))
+        assert response.status_code == (201 if need in allowed else 403)
+        if need not in allowed:
+            error = json.loads(body)["error"]
+            assert error["id"] == "policy.role"
+            assert error["what"].startswith("bob may not ")
+            assert error["found"] == f"{method} /echo/{{id}}: Say it again"
+            assert error["allowed"].startswith(f"{role}: ")
+            assert error["hint"]
+
+
+async def test_what_was_done_and_what_was_refused_is_kept_under_its_action() -> None:
+    kept = Kept()
+    door = Door(lambda: without_file("root"), audit=cast("AuditBook", kept))
+    accept = replace(ECHO, body=None, needs="keys", action="keys.accept")
+    await served(accept, path={"id": "lisbon"}, door=door)
+    bob = Operator("bob", frozenset({"operator"}), "api")
+    await served(accept, path={"id": "lisbon"}, operator=bob, door=door)
+    # The same again of the same user says nothing new.
+    await served(accept, path={"id": "lisbon"}, operator=bob, door=door)
+    # A handler that failed has done nothing, and one may keep a row of its own.
+    await served(replace(accept, query={}), path={"id": "lisbon"}, query="x=1", door=door)
+    await served(replace(accept, own_row=True), path={"id": "lisbon"}, door=door)
+    assert kept.deeds == [
+        Deed(user="alice", door="socket", action="keys.accept", subject="lisbon", verdict="allow"),
+        Deed(
+            user="bob",
+            door="api",
+            action="keys.accept",
+            subject="lisbon",
+            verdict="deny",
+            why="bob may not decide on keys; operator: view, run",
+        ),
+    ]
+
+
+async def test_a_refusal_of_policy_deeper_down_is_kept_too() -> None:
+    async def refuse(asked: Asked) -> Answer:
+        raise PolicyRefused("cmd.run is not granted to this site", error_id=next(ids), found="cmd.run")
+
+    kept, ids = Kept(), iter(["policy.not_granted", "policy.rule", "jobs.busy"])
+    door = Door(lambda: without_file("root"), audit=cast("AuditBook", kept))
+    for _ in range(3):
+        await served(Operation("POST", "/jobs", "Run", refuse, needs="run"), door=door)
+    (deed,) = kept.deeds
+    assert (deed.user, deed.action, deed.verdict) == ("alice", "POST /jobs", "deny")
+    assert deed.why == "cmd.run is not granted to this site; cmd.run"
+
+
+async def test_a_stream_ends_when_who_listens_may_no_longer() -> None:
+    may = {"policy": without_file("alice")}
+    closed = []
+
+    async def lines() -> AsyncIterator[Mapping[str, Any] | None]:
+        try:
+            yield {"n": 1}
+            may["policy"] = Policy({}, {})
+            yield {"n": 2}
+        finally:
+            closed.append(True)
+
+    async def stream(asked: Asked) -> Answer:
+        return lines()
+
+    door = Door(lambda: may["policy"])
+    _, body = await served(Operation("GET", "/watch", "Watch", stream, stream=True), door=door)
+    assert (body, closed) == (b'{"n":1}\n', [True])
 
 
 async def test_an_unknown_query_parameter_is_named_with_those_that_exist() -> None:
@@ -149,6 +250,8 @@ async def test_any_body_is_an_answer(body: bytes) -> None:
         (NotFound("no such thing"), 404),
         (UsageInvalid("wrong"), 400),
         (PolicyRefused("no"), 403),
+        (TokenRefused("who?"), 401),
+        (TooManyFailures("stop"), 429),
         (NotRunning("nobody"), 503),
         (StationFailed("full"), 500),
         (ConfigInvalid("bad"), 500),
@@ -190,7 +293,7 @@ async def test_a_stream_is_one_object_a_line_and_an_empty_line_to_keep_it_alive(
 
 
 def asked(**query: str) -> Asked:
-    return Asked(path={}, query=query, body=None, user="ops")
+    return Asked(path={}, query=query, body=None, operator=ALICE)
 
 
 @pytest.mark.parametrize(("query", "value"), [({}, 50), ({"n": "0"}, 0), ({"n": "100"}, 100), ({"n": "007"}, 7)])

@@ -1,4 +1,4 @@
-"""The reference in its own process: it publishes what it is given, and every answer must be there and be right."""
+"""The reference in its own process: it publishes what it is given, and every answer must be there."""
 
 from __future__ import annotations
 
@@ -85,9 +85,9 @@ def answers(count: int, payload: bytes = b"jid ok") -> Answers:
 def test_a_round_publishes_the_job_takes_the_time_and_acknowledges(broker: ScriptedBroker) -> None:
     broker.answers = answers(300)
     with started(broker) as running:
-        seconds = running.round(b"go" * 100, b"thanks", 300, b"jid", b"ok")
+        seconds = running.round(b"go" * 100, b"thanks", 300, 6)
         assert 0.0 < seconds < collecting.ROUND_SECONDS
-        assert running.round(b"go", b"thanks", 300, b"jid", b"jid") > 0.0
+        assert running.round(b"go", b"thanks", 300, 1) > 0.0
     assert [packet.endswith((b"go", b"thanks")) for packet in broker.received] == [True] * 4
     assert [b"ack" in packet for packet in broker.received] == [False, True, False, True]
 
@@ -96,25 +96,17 @@ def test_the_same_device_twice_is_not_two_answers(broker: ScriptedBroker, monkey
     monkeypatch.setattr(collecting, "ROUND_SECONDS", 0.3)
     broker.answers = lambda published: [publish("up/1", b"ok"), publish("up/1", b"ok")] if b"go" in published else []
     with started(broker) as running, pytest.raises(StationFailed) as failed:
-        running.round(b"go", b"thanks", 2, b"ok", b"ok")
+        running.round(b"go", b"thanks", 2, 2)
     assert failed.value.found is not None
     assert failed.value.found.startswith("1 answers")
     assert failed.value.allowed == "2 answers"
 
 
-def test_an_answer_to_something_else_is_no_answer(broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_too_small_for_an_answer_is_none(broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collecting, "ROUND_SECONDS", 0.3)
-    broker.answers = answers(10, b"another jid ok")
+    broker.answers = answers(10, b"beat")
     with started(broker) as running, pytest.raises(StationFailed) as failed:
-        running.round(b"go", b"thanks", 10, b"this jid", b"ok")
-    assert failed.value.found is not None
-    assert failed.value.found.startswith("0 answers")
-
-
-def test_an_answer_that_is_not_good_is_no_answer(broker: ScriptedBroker) -> None:
-    broker.answers = answers(10, b"jid failed")
-    with started(broker) as running, pytest.raises(StationFailed) as failed:
-        running.round(b"go", b"thanks", 10, b"jid", b"ok")
+        running.round(b"go", b"thanks", 10, 5)
     assert failed.value.found is not None
     assert failed.value.found.startswith("0 answers")
 

@@ -12,12 +12,16 @@ import pytest
 from device_agent.clock import Clock
 from device_agent.errors import StationFailed
 from device_agent.protocol import bitmap
-from device_agent.protocol.messages import Confirm, Deliver, decode_downward, decode_job
+from device_agent.trust import notices
+from device_agent.trust.deliveries import JobDelivery, read_delivery
+from device_agent.trust.signed_job import open_group, read_job
 from gateway.bench import fanout as measuring
 from gateway.bench.fanout import Fanout, Standing, Times, Witness
 from gateway.cli.output import Output
 from gateway.cli.views import JobView
+from gateway.fleet.rehearsed import RehearsedFleet
 from gateway.rehearsal import Rehearsal
+from tests.peers.database import opened_rooms
 
 JID = "20260101000000000000"
 
@@ -78,15 +82,23 @@ def test_the_time_is_the_masters_own(prepared: Callable[[dict[str, int]], Fanout
     assert prepared({"ok": 3})._job().seconds == 2.5
 
 
-def test_the_reference_publishes_what_a_gateway_would(prepared: Callable[[dict[str, int]], Fanout]) -> None:
+async def test_the_reference_publishes_what_a_gateway_would(
+    prepared: Callable[[dict[str, int]], Fanout], tmp_path: Path
+) -> None:
     system = prepared({"ok": 3})
+    state = tmp_path / measuring.SITE
+    RehearsedFleet(tmp_path / "fleet").certify(state, measuring.SITE)
+    async with opened_rooms(state, name=measuring.SITE, masters=True) as rooms:
+        signing, key = rooms.authority.signing, rooms.epochs.key
     jid, payload, acknowledge = system._as_published()
-    delivered, confirmed = decode_downward(payload), decode_downward(acknowledge)
-    assert isinstance(delivered, Deliver)
-    assert isinstance(confirmed, Confirm)
-    job = decode_job(delivered.job)
-    assert (job.jid, job.tgt, job.fun, confirmed.jids) == (jid, "*", "test.ping", [jid])
-    for bits in (delivered.bitmap, confirmed.bitmap):
+    delivery = read_delivery(payload)
+    assert isinstance(delivery, JobDelivery)
+    sealed = read_job(delivery.job).verified(signing.public)
+    assert (sealed.header.jid, sealed.header.tgt, sealed.header.site) == (jid, "*", measuring.SITE)
+    assert open_group(sealed, key).fun == "test.ping"
+    ack = notices.open_ack(acknowledge, lambda kid: signing.public, site=measuring.SITE)
+    assert list(ack.jids) == [jid]
+    for bits in (delivery.bitmap, ack.bitmap):
         assert bits is not None
         assert [bitmap.has(bits, place) for place in range(4)] == [True, True, True, False]
     assert system._as_published()[0] > jid

@@ -1,4 +1,4 @@
-"""gateway/broker/mosquitto.py: what it writes and what it will not serve; the process itself is in integration."""
+"""gateway/broker/mosquitto.py: how it is found and started; the process itself is in integration."""
 
 from __future__ import annotations
 
@@ -10,50 +10,8 @@ from pathlib import Path
 import pytest
 
 from device_agent.errors import ConfigInvalid
-from device_agent.protocol import limits
 from gateway.broker import mosquitto
-from gateway.broker.mosquitto import Mosquitto, find_mosquitto, refuse_open_address, settings_text
-
-
-def settings(host: str = "127.0.0.1", port: int = 1884) -> dict[str, str]:
-    """The settings by name; the last of those that may stand twice."""
-    return dict(line.split(" ", 1) for line in settings_text(host, port).splitlines())
-
-
-def test_it_listens_where_it_is_told_and_nowhere_else() -> None:
-    listeners = [line for line in settings_text("::1", 1999).splitlines() if line.startswith(("listener", "port"))]
-    assert listeners == ["listener 1999 ::1"]
-
-
-def test_the_limits_that_drop_answers_are_lifted() -> None:
-    """mosquitto.conf(5): 0 is without a limit for both."""
-    assert settings()["max_queued_messages"] == "0"
-    assert settings()["max_inflight_messages"] == "0"
-    assert settings()["set_tcp_nodelay"] == "true"
-
-
-def test_the_largest_message_of_ours_passes_with_its_topic_and_a_larger_one_does_not() -> None:
-    longest_topic = len(f"os/{'s' * 64}/d/{'d' * 128}/up/return")
-    assert limits.MESSAGE_BYTES + longest_topic < int(settings()["max_packet_size"]) < 2 * limits.MESSAGE_BYTES
-
-
-def test_nothing_is_kept_on_disk() -> None:
-    assert settings()["persistence"] == "false"
-
-
-@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.9.10", "::1", "localhost"])
-def test_this_machine_is_served(host: str) -> None:
-    refuse_open_address(host)
-
-
-@pytest.mark.parametrize(
-    "host", ["0.0.0.0", "::", "192.0.2.1", "broker.example", "localhost.example", "", "127.0.0.1 ", "127.1"]
-)
-def test_a_broker_of_ours_is_open_to_nobody_else(host: str) -> None:
-    with pytest.raises(ConfigInvalid) as error:
-        refuse_open_address(host)
-    assert (error.value.where, error.value.found) == ("broker.host", host)
-    assert "127.0.0.1" in str(error.value.allowed)
+from gateway.broker.mosquitto import Mosquitto, find_mosquitto
 
 
 def test_mosquitto_is_found_outside_the_path_of_an_ordinary_user(
@@ -66,7 +24,7 @@ def test_mosquitto_is_found_outside_the_path_of_an_ordinary_user(
 async def test_without_mosquitto_one_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mosquitto, "find_mosquitto", lambda: None)
     with pytest.raises(ExceptionGroup) as error:
-        async with Mosquitto("127.0.0.1", 1884):
+        async with Mosquitto(site="lisbon", state_dir=Path("/nowhere"), host="127.0.0.1", port=1884, enroll_port=1885):
             raise AssertionError("it started without mosquitto")
     (reason,) = error.value.exceptions
     assert isinstance(reason, ConfigInvalid)
@@ -102,3 +60,16 @@ def test_it_dies_with_us_and_does_not_run_as_root(
 def test_without_setpriv_it_is_started_plainly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: None)
     assert mosquitto._prefix() == []
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("Warning: ACL pattern 'os/lisbon/trust' does not contain '%c' or '%u'.", True),
+        ("Warning: Unable to set TCP_NODELAY.", True),
+        ('Error: Unable to open pwfile "/tmp/x/devices.passwords".', False),
+        ("Warning: Mosquitto should not be run as root/administrator.", False),
+    ],
+)
+def test_its_warnings_about_what_is_meant_so_are_not_repeated(line: str, expected: bool) -> None:
+    assert mosquitto._is_expected(line) is expected

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -10,6 +11,7 @@ import pytest
 
 import device_agent
 from device_agent import __version__
+from device_agent.places import AGENT_CONFIG
 from gateway.cli import camera
 
 
@@ -32,10 +34,32 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 def test_the_agent_runs_with_its_file(started: list[Path]) -> None:
     assert camera.main(["agent", "run", "--config", "/x.yaml"]) == 5
     assert camera.main(["agent", "run"]) == 5
-    assert started == [Path("/x.yaml"), camera.AGENT_CONFIG]
+    assert started == [Path("/x.yaml"), AGENT_CONFIG]
 
 
-@pytest.mark.parametrize("line", [[], ["run", "*", "test.ping"], ["agent"], ["master", "run"]])
+def test_a_device_joins_and_shows_itself_as_it_was_asked_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[tuple[object, ...]] = []
+
+    def noted(status: int) -> Callable[..., int]:
+        def call(*given: object) -> int:
+            made.append(given)
+            return status
+
+        return call
+
+    monkeypatch.setattr("device_agent.membership.join", noted(5))
+    monkeypatch.setattr("device_agent.membership.show", noted(6))
+    assert camera.main(["agent", "join", "A TOKEN", "--wait", "2h"]) == 5
+    assert camera.main(["agent", "join", "--token-file", "t", "--config", "a.yaml"]) == 5
+    assert camera.main(["agent", "show"]) == 6
+    assert made == [
+        (AGENT_CONFIG, "A TOKEN", None, 7200.0),
+        (Path("a.yaml"), None, Path("t"), 600.0),
+        (AGENT_CONFIG,),
+    ]
+
+
+@pytest.mark.parametrize("line", [[], ["run", "*", "test.ping"], ["agent"], ["agent", "enrol"], ["master", "run"]])
 def test_everything_else_says_which_extra_is_missing(
     line: list[str], started: list[Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -60,6 +84,6 @@ def test_help_and_version_are_there(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
         camera.main(["agent", "run", "--help"])
     assert stopped.value.code == 0
-    assert str(camera.AGENT_CONFIG) in capsys.readouterr().out
+    assert str(AGENT_CONFIG) in capsys.readouterr().out
     assert camera.main(["--version"]) == 0
     assert capsys.readouterr().out == f"outstation {__version__}\n"

@@ -32,7 +32,7 @@ def station(api: ApiDouble) -> None:
     ("line", "words"),
     [
         ("outstation jo", ["jobs"]),
-        ("outstation jobs ", ["list", "show", "watch", "cancel"]),
+        ("outstation jobs ", ["list", "show", "watch", "cancel", "release"]),
         ("outstation jobs show ", [JID, "20261121031600000000"]),
         ("outstation jobs cancel ", ["20261121031600000000"]),
         ("outstation sites show l", ["lisbon"]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -67,17 +68,43 @@ def test_a_command_starts_its_program_and_ends_with_its_status(
 def test_a_swarm_is_told_what_to_be(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[SwarmSettings] = []
     monkeypatch.setattr("device_agent.swarm.main", told.append)
-    line = "swarm --devices 7 --site lisbon --host 192.0.2.1 --port 1885 --prefix gate- --report r.json"
+    line = "swarm --devices 7 --token TOKEN --prefix gate- --report r.json"
     assert shell.here(*line.split()).status == 0
-    assert shell.here("swarm", "--site", "porto").status == 0
+    assert shell.here("swarm", "--token", "A TOKEN").status == 0
     assert told == [
-        SwarmSettings(devices=7, site="lisbon", host="192.0.2.1", port=1885, prefix="gate-", report="r.json"),
-        SwarmSettings(devices=100, site="porto"),
+        SwarmSettings(devices=7, token="TOKEN", prefix="gate-", report="r.json"),
+        SwarmSettings(devices=100, token="A TOKEN"),
     ]
 
 
-def test_a_site_that_cannot_be_is_a_mistake(shell: Shell) -> None:
-    finished = shell.here("swarm", "--site", "no/slash")
+def test_a_prefix_or_a_token_that_cannot_be_is_a_mistake(shell: Shell) -> None:
+    finished = shell.here("swarm", "--token", "TOKEN", "--prefix", "no/slash")
     assert (finished.status, finished.out) == (2, "")
-    assert "site" in finished.error.splitlines()[0]
+    assert "prefix" in finished.error.splitlines()[0]
     assert finished.error.splitlines()[1] == "usage: outstation swarm [OPTION]…"
+    finished = shell.here("swarm", "--token", "TOKEN")
+    assert (finished.status, finished.out) == (2, "")
+    assert "token" in finished.error.splitlines()[0]
+
+
+def test_a_device_joins_and_shows_itself_as_it_was_asked_to(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: Calls = []
+
+    def noted(status: int) -> Callable[..., int]:
+        def call(*given: object) -> int:
+            made.append(given)
+            return status
+
+        return call
+
+    monkeypatch.setattr("device_agent.membership.join", noted(5))
+    monkeypatch.setattr("device_agent.membership.show", noted(6))
+    assert shell.here("agent", "join", "A TOKEN", "--wait", "2h").status == 5
+    assert shell.here("agent", "join", "--token-file", "t", "--config", "a.yaml").status == 5
+    assert shell.here("agent", "show").status == 6
+    assert made == [
+        (Path("/etc/outstation/agent.yaml"), "A TOKEN", None, 7200.0),
+        (Path("a.yaml"), None, Path("t"), 600.0),
+        (Path("/etc/outstation/agent.yaml"),),
+    ]
+    assert shell.here("agent", "join", "--wait", "soon").status == 2

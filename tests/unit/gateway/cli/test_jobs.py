@@ -117,3 +117,22 @@ def test_cancelling_says_what_became_of_it(api: ApiDouble, shell: Shell) -> None
 
 def test_cancelling_with_json_gives_the_job(api: ApiDouble, shell: Shell) -> None:
     assert json.loads(shell.here("jobs", "cancel", JID, "--json").out)["cancelled"] is True
+
+
+def test_a_held_job_says_so_and_why_it_was_asked_for(api: ApiDouble, shell: Shell) -> None:
+    api.jobs = [job(state="open", held=True, why="ticket 7", counts={}, expected=1, waiting={"queued": 1})]
+    assert shell.here("jobs", "list", "--state", "held").status == 0
+    assert api.asked("GET", "/jobs")[0][0]["state"] == "held"
+    shown = shell.here("jobs", "show", JID).out.splitlines()
+    assert "state:       held" in shown
+    assert "why:         ticket 7" in shown
+
+
+def test_a_release_reaches_the_station_and_says_how_to_go_on(api: ApiDouble, shell: Shell) -> None:
+    api.jobs = [job(state="open", held=True, counts={}, expected=1, waiting={"queued": 1})]
+    finished = shell.here("jobs", "release", JID)
+    assert (finished.status, finished.out) == (0, f"{JID}: open: 1 queued\n")
+    assert finished.error == f"see how it ends: outstation jobs watch {JID}\n"
+    assert api.asked("POST", f"/jobs/{JID}/release") == [({}, {})]
+    assert json.loads(shell.here("jobs", "release", JID, "--json").out)["held"] is False
+    assert shell.here("jobs", "release", "1").status == 2

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 import pytest
 
 from device_agent.clock import Clock
+from gateway.cli.key_views import KeyView
 from gateway.cli.output import TABLE_ROWS, Output
-from gateway.cli.views import KeyView
 
 NOW = 1_795_230_900.0
 

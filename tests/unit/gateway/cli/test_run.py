@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.cli.run import user_name
-from tests.peers.api_double import JID, ApiDouble, outcome, watched
+from tests.peers.api_double import JID, ApiDouble, job, outcome, watched
 from tests.unit.gateway.cli.conftest import Shell
 
 PING = ("run", "*", "test.ping")
@@ -139,3 +139,13 @@ def test_a_user_without_a_name_is_a_number(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("getpass.getuser", nameless)
     monkeypatch.setattr(os, "getuid", lambda: 1234)
     assert user_name() == "uid-1234"
+
+
+def test_the_reason_goes_with_the_job_and_a_held_one_says_what_it_waits_for(api: ApiDouble, shell: Shell) -> None:
+    words = f"held: it starts when an approver releases it: outstation jobs release {JID}"
+    api.jobs = [job(held=True)]
+    finished = shell.here("run", "*", "test.ping", "--why", "ticket 7", "--detach")
+    assert (api.asked("POST", "/jobs")[0][1] or {})["why"] == "ticket 7"
+    assert (finished.out, finished.error.splitlines()[0]) == (f"{JID}\n", words)
+    api.stream = watched([outcome()], held=True)
+    assert words in shell.here("run", "*", "test.ping").error

@@ -30,10 +30,12 @@ class Known:
     grains: dict[str, Any] = field(default_factory=dict)
 
 
-def expected(devices: list[Known], *, tgt: str = "*", late: Late = "drop", remaining: float = 300.0) -> Expectation:
+def expected(
+    devices: list[Known], *, tgt: str = "*", late: Late = "drop", remaining: float = 300.0, **ruled: Any
+) -> Expectation:
     """The expected set of a job for these devices."""
     job = Job(jid=JID, tgt=tgt, fun="test.ping", user="ops", issued=0.0, expires=300.0, late=late)
-    return expect(job, compile_target(tgt, "glob"), devices, remaining)
+    return expect(job, compile_target(tgt, "glob"), devices, remaining, **ruled)
 
 
 HERE = Known("cam", present=True)
@@ -67,6 +69,18 @@ def test_how_a_job_starts_for_a_device_follows_from_where_it_is(
     device: Known, late: Late, remaining: float, result: Expectation
 ) -> None:
     assert expected([device], late=late, remaining=remaining) == result
+
+
+@pytest.mark.parametrize("late", ["drop", "run"])
+@pytest.mark.parametrize("device", [HERE, UNHEARD, AWAY])
+def test_a_held_job_starts_for_nobody_and_ends_for_nobody(device: Known, late: Late) -> None:
+    assert expected([device], late=late, held=True) == GETS_IT_LATER
+    assert expected([device], late=late, remaining=0.0, held=True) == EXPIRED
+
+
+def test_a_job_that_is_refused_on_a_device_ends_there_with_the_reason_and_starts_on_the_others() -> None:
+    found = expected([Known("a", present=True), Known("b", present=True)], refused={"b": "not on b"})
+    assert found == Expectation(present=["a"], ended=[Ended("b", Outcome.REFUSED, "not on b", 5.0)])
 
 
 def test_only_those_that_are_meant_are_expected() -> None:

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from device_agent.protocol.links import Parcel
 from gateway.jobs import intake as intake_module
 from gateway.jobs.accept import Acceptance
 from gateway.jobs.deliver import Delivery
@@ -22,10 +23,10 @@ class Taker:
         self.taken: list[Any] = []
         self.go = asyncio.Event()
 
-    async def accept_from_above(self, body: bytes, remaining: float, master: str) -> None:
+    async def accept_from_above(self, parcel: Parcel, remaining: float, master: str) -> None:
         async with asyncio.timeout(10):
             await self.go.wait()
-        self.taken.append((body, remaining, master))
+        self.taken.append((parcel.definition, remaining, master))
 
     def forestall(self, jid: str) -> None:
         self.taken.append(f"forestall {jid}")
@@ -41,9 +42,9 @@ def made(taker: Taker, clock: HandClock) -> Intake:
 async def test_a_cancel_stays_behind_the_job_it_is_about() -> None:
     taker = Taker()
     async with made(taker, HandClock()) as intake:
-        await intake.accept_from_above(b"first", 10.0, "m")
+        await intake.accept_from_above(Parcel(b"first", ()), 10.0, "m")
         await intake.cancel_from_above("jid")
-        await intake.accept_from_above(b"second", 10.0, "m")
+        await intake.accept_from_above(Parcel(b"second", ()), 10.0, "m")
         taker.go.set()
         await until(lambda: len(taker.taken) == 4, what="all of them")
     assert taker.taken == [(b"first", 10.0, "m"), "forestall jid", "jid", (b"second", 10.0, "m")]
@@ -52,9 +53,9 @@ async def test_a_cancel_stays_behind_the_job_it_is_about() -> None:
 async def test_the_expiry_of_a_job_runs_while_it_waits() -> None:
     taker, clock = Taker(), HandClock()
     async with made(taker, clock) as intake:
-        await intake.accept_from_above(b"in hand", 10.0, "m")
+        await intake.accept_from_above(Parcel(b"in hand", ()), 10.0, "m")
         await until(intake._queue.empty, what="the first is in hand")
-        await intake.accept_from_above(b"waiting", 10.0, "m")
+        await intake.accept_from_above(Parcel(b"waiting", ()), 10.0, "m")
         clock.move(25)
         taker.go.set()
         await until(lambda: len(taker.taken) == 2, what="both")
@@ -65,7 +66,7 @@ async def test_what_was_taken_is_finished_before_the_stop() -> None:
     taker = Taker()
     async with made(taker, HandClock()) as intake:
         for number in range(5):
-            await intake.accept_from_above(b"%d" % number, 1.0, "m")
+            await intake.accept_from_above(Parcel(b"%d" % number, ()), 1.0, "m")
         taker.go.set()
     assert len(taker.taken) == 5
 
@@ -83,4 +84,4 @@ async def test_a_master_that_sends_faster_than_the_disk_writes_is_held_up(monkey
 
 async def send(intake: Intake, jobs: int) -> None:
     for number in range(jobs):
-        await intake.accept_from_above(b"%d" % number, 1.0, "m")
+        await intake.accept_from_above(Parcel(b"%d" % number, ()), 1.0, "m")

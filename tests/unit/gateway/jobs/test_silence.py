@@ -42,6 +42,7 @@ def terms(**changed: Any) -> Terms:
 
 LATE = terms(late="run")
 CANCELLED = terms(cancelled=True)
+HELD = terms(held=True)
 END_DELIVERED = DEADLINE + WINDOW
 END_RUNNING = DEADLINE + LIMIT + WINDOW
 
@@ -62,6 +63,12 @@ END_RUNNING = DEADLINE + LIMIT + WINDOW
         (QUEUED, 0, CANCELLED, HERE, 1.0, Outcome.CANCELLED),
         (QUEUED, 0, terms(late="run", cancelled=True), left(10), 1.0, Outcome.CANCELLED),
         (QUEUED, 0, CANCELLED, HERE, 5000.0, Outcome.CANCELLED),
+        # Held: wherever the device is, until the release or the expiry.
+        (QUEUED, 0, HELD, HERE, 999.0, DEADLINE),
+        (QUEUED, 0, HELD, left(10), 999.0, DEADLINE),
+        (QUEUED, 0, HELD, HERE, DEADLINE, Outcome.EXPIRED),
+        (QUEUED, 0, HELD, left(10), DEADLINE, Outcome.EXPIRED),
+        (QUEUED, 0, terms(held=True, cancelled=True), HERE, 1.0, Outcome.CANCELLED),
         # Sent, and no word: whoever is here or may come back has until the expiry and some air.
         (DELIVERED, 10, terms(), HERE, 20.0, END_DELIVERED),
         (DELIVERED, 10, terms(), UNHEARD, 20.0, END_DELIVERED),
@@ -126,6 +133,10 @@ END_SITE = DEADLINE + LIMIT + 3 * WINDOW
         (site(), terms(), END_DELIVERED - 0.1, END_DELIVERED),
         (site(), terms(), END_DELIVERED, Outcome.SITE_DARK),
         (site(sent=False), terms(), DEADLINE, END_DELIVERED),
+        (site(sent=False), HELD, 999.0, DEADLINE),
+        (site(sent=False), HELD, DEADLINE, Outcome.EXPIRED),
+        (site(sent=False, dark=0), HELD, DEADLINE, Outcome.EXPIRED),
+        (site(sent=False), terms(held=True, cancelled=True), 1.0, Outcome.CANCELLED),
         # It answered and went away: it has the return window, at least up to the expiry.
         (site(answered=True, dark=10), terms(), DEADLINE, Outcome.SITE_DARK),
         (site(answered=True, dark=990), terms(), DEADLINE, 990 + WINDOW),
@@ -151,6 +162,7 @@ ANY_TERMS = st.builds(
     late=st.sampled_from(["drop", "run"]),
     run_limit=st.floats(0.001, 86_400),
     cancelled=st.booleans(),
+    held=st.booleans(),
 )
 ANY_PRESENCE = st.builds(Presence, present=st.booleans(), unheard=st.booleans(), gone=MOMENTS)
 ANY_STANDING = st.builds(SiteStanding, sent=st.booleans(), answered=st.booleans(), dark_since=st.none() | MOMENTS)

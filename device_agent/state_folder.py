@@ -1,0 +1,47 @@
+"""The folder in which a device keeps its identity and its journal: taken by one process at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+from typing import Final
+
+from device_agent.errors import ConfigInvalid
+
+LOCK: Final = "lock"
+
+
+class StateFolder:
+    """A folder that belongs to this process between ``take`` and ``release``."""
+
+    def __init__(self, path: Path) -> None:
+        self.path: Final = path
+        self._lock = -1
+
+    def take(self) -> None:
+        """Make it where it is missing. Raises ``ConfigInvalid`` when it cannot be used, or another process has it."""
+        try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._lock = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigInvalid(
+                "another agent runs with this state directory",
+                where="state_dir",
+                found=str(self.path),
+                hint="stop the other agent, or give this one a directory of its own",
+            ) from None
+        except OSError as error:
+            raise ConfigInvalid(
+                f"the state directory cannot be used: {error.strerror or error}",
+                where="state_dir",
+                found=str(self.path),
+                allowed="a directory this user may write",
+            ) from error
+
+    def release(self) -> None:
+        """Let another process have it."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1

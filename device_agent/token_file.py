@@ -1,0 +1,54 @@
+"""The join token of a machine that nobody types at: laid into its image, or copied to it."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Final
+
+from device_agent.config import AgentSettings
+from device_agent.errors import ConfigInvalid, Refused, UsageInvalid
+from device_agent.trust.token import TEXT_MAX, JoinToken
+
+FILE: Final = "token"
+"""Name of the file in the state directory."""
+
+
+def find_token(table: AgentSettings) -> JoinToken | None:
+    """The token in ``token_file``, or in the state directory; None without either. Raises ``ConfigInvalid``."""
+    path = Path(table.token_file) if table.token_file is not None else Path(table.state_dir) / FILE
+    try:
+        return read_token(path)
+    except FileNotFoundError:
+        if table.token_file is None:
+            return None
+        raise ConfigInvalid("the file with the token is not there", where="token_file", found=str(path)) from None
+    except UsageInvalid as error:
+        raise ConfigInvalid(error.what, where=str(path), hint=error.hint) from error
+    except OSError as error:
+        raise ConfigInvalid(f"the token cannot be read: {error.strerror or error}", where=str(path)) from error
+
+
+def forget_token(table: AgentSettings) -> None:
+    """Remove a token that was used from the state directory. One that the settings name may be part of an image."""
+    if table.token_file is None:
+        with contextlib.suppress(OSError):
+            (Path(table.state_dir) / FILE).unlink()
+
+
+def read_token(path: Path) -> JoinToken:
+    """The token in a file. Raises ``OSError`` and ``UsageInvalid``."""
+    with path.open(encoding="ascii", errors="replace") as file:
+        return parse_token(file.read(2 * TEXT_MAX))
+
+
+def parse_token(text: str) -> JoinToken:
+    """The token in a text. Raises ``UsageInvalid``."""
+    try:
+        return JoinToken.from_text(text)
+    except Refused as refused:
+        raise UsageInvalid(
+            refused.detail or refused.reason,
+            where="the token",
+            hint="in a shell it stands between single quotes: outstation agent join 'TOKEN'",
+        ) from None

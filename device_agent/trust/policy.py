@@ -1,0 +1,176 @@
+"""What a site may order of its devices without a master: the grants in its certificate, which each device enforces.
+
+    fun   globs of functions                     ("test.*", "state.apply")
+    arg   for a glob of functions: what their arguments may be ({"state.apply": ("site/*", "test=*")})
+    org   for an origin, such as a Salt master: globs of functions it may order, instead of ``fun``
+    ttl   longest life of a job, in seconds       grp   groups that a job may be for
+    devmax, devttl, offl                          how many devices; how long their certificates count beyond the
+                                                  site's own; how long the site may be without a master
+
+An argument glob with a name, ``test=*``, is for the keyword argument of that name, any other for positional arguments.
+Where a function has argument globs, every argument must fit one; and as a function without its argument often does the
+most, there must be a positional one, unless the globs name none or the empty one stands among them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Final
+
+from device_agent.errors import Refused
+from device_agent.protocol.globs import compile_glob
+
+DEFAULT_GRANTS: Final = ("test.*", "grains.*", "sys.*")
+"""What a site gets unless somebody grants it more: it may look and not touch."""
+
+GLOBS_MAX: Final = 256
+GLOB_CHARACTERS: Final = 256
+SECONDS_MAX: Final = 10 * 366 * 86_400
+DEVICES_MAX: Final = 1_000_000
+
+_DAY = 86_400
+_REQUIRED = ("fun", "ttl", "devmax", "devttl", "grp", "offl")
+_OPTIONAL = ("arg", "org")
+_wildcards = re.compile(r"\[!?\]?[^\]]*\]|[*?.]")
+_named = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class SitePolicy:
+    """The grants of one site."""
+
+    fun: tuple[str, ...] = DEFAULT_GRANTS
+    arg: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    ttl: int = 3600
+    devmax: int = 5000
+    devttl: int = 365 * _DAY
+    grp: tuple[str, ...] = ("all",)
+    offl: int = 30 * _DAY
+    org: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def to_claims(self) -> dict[str, Any]:
+        """The policy as a certificate carries it. Raises ``Refused`` for one that no reader would take."""
+        claims: dict[str, Any] = {
+            "fun": list(self.fun),
+            "ttl": self.ttl,
+            "devmax": self.devmax,
+            "devttl": self.devttl,
+            "grp": list(self.grp),
+            "offl": self.offl,
+        }
+        for name, globs in (("arg", self.arg), ("org", self.org)):
+            if globs:
+                claims[name] = {key: list(values) for key, values in globs.items()}
+        self.from_claims(claims)
+        return claims
+
+    @classmethod
+    def from_claims(cls, claims: Mapping[Any, Any]) -> SitePolicy:
+        """The policy in a certificate. Raises ``Refused`` (``policy_invalid``, ``grant_too_wide``)."""
+        unknown = [str(key)[:40] for key in claims if key not in {*_REQUIRED, *_OPTIONAL}]
+        missing = [key for key in _REQUIRED if key not in claims]
+        if unknown or missing:
+            raise Refused("policy_invalid", ", ".join([*unknown, *(f"no {key}" for key in missing)]))
+        policy = cls(
+            fun=_globs(claims["fun"], "fun"),
+            arg=_globs_by_name(claims.get("arg", {}), "arg"),
+            ttl=_number(claims["ttl"], "ttl", SECONDS_MAX),
+            devmax=_number(claims["devmax"], "devmax", DEVICES_MAX),
+            devttl=_number(claims["devttl"], "devttl", SECONDS_MAX),
+            grp=_globs(claims["grp"], "grp"),
+            offl=_number(claims["offl"], "offl", SECONDS_MAX),
+            org=_globs_by_name(claims.get("org", {}), "org"),
+        )
+        for glob in (*policy.fun, *(glob for globs in policy.org.values() for glob in globs)):
+            _refuse_too_wide(glob)
+        return policy
+
+
+def check_function(
+    policy: SitePolicy, fun: str, arg: Sequence[Any], kwarg: Mapping[str, Any], *, origin: str = ""
+) -> None:
+    """Whether the site may order this. Raises ``Refused`` (``not_granted``).
+
+    ``origin`` is who wants it where that is not the site itself; an origin has what was granted to it and nothing else.
+    """
+    if not _fits_one(fun, policy.org.get(origin, ()) if origin else policy.fun):
+        raise Refused("not_granted", f"{fun} to {origin}" if origin else fun)
+    for functions, globs in policy.arg.items():
+        if _matcher(functions)(fun):
+            _check_arguments(fun, arg, kwarg, globs)
+
+
+def check_reach(policy: SitePolicy, *, group: str, seconds: float) -> None:
+    """Whether a job of the site may be for this group and live this long. Raises ``Refused`` (``not_granted``).
+
+    A job to a single device has no ``group``.
+    """
+    if group and group not in policy.grp:
+        raise Refused("not_granted", f"the group {group[:40]}")
+    if not 0 <= seconds <= policy.ttl:
+        raise Refused("not_granted", f"a life of {seconds:.0f} seconds, granted are {policy.ttl}")
+
+
+def _check_arguments(fun: str, arg: Sequence[Any], kwarg: Mapping[str, Any], globs: Sequence[str]) -> None:
+    named = [(found[1], found[2]) for glob in globs if (found := _named.fullmatch(glob))]
+    positional = [glob for glob in globs if not _named.fullmatch(glob)]
+    if positional and not arg and "" not in positional:
+        raise Refused("not_granted", f"{fun} without an argument")
+    for value in arg:
+        if not _value_fits(value, positional):
+            raise Refused("not_granted", f"{fun} with the argument {str(value)[:80]!r}")
+    for name, value in kwarg.items():
+        if not _value_fits(value, [glob for key, glob in named if key == name]):
+            raise Refused("not_granted", f"{fun} with {name[:40]}={str(value)[:80]!r}")
+
+
+def _value_fits(value: Any, globs: Iterable[str]) -> bool:
+    """Text fits as it is, other plain values as JSON writes them; what has parts fits when each part does."""
+    if isinstance(value, list | tuple):
+        return bool(value) and all(_value_fits(each, globs) for each in value)
+    if value is None or isinstance(value, bool):
+        value = {None: "null", True: "true", False: "false"}[value]
+    elif isinstance(value, int | float):
+        value = repr(value)
+    return isinstance(value, str) and _fits_one(value, globs)
+
+
+def _fits_one(text: str, globs: Iterable[str]) -> bool:
+    return any(_matcher(glob)(text) for glob in globs)
+
+
+@lru_cache(maxsize=1024)
+def _matcher(glob: str) -> Callable[[str], bool]:
+    return compile_glob(glob)
+
+
+def _refuse_too_wide(glob: str) -> None:
+    """A grant must name something: of ``*``, ``**``, ``*.*`` or ``[!x]*`` nothing is left without its wildcards."""
+    if not _wildcards.sub("", glob):
+        raise Refused("grant_too_wide", glob)
+
+
+def _globs(value: Any, name: str) -> tuple[str, ...]:
+    if type(value) not in {list, tuple} or len(value) > GLOBS_MAX:
+        raise Refused("policy_invalid", f"{name} is not a list of at most {GLOBS_MAX}")
+    for glob in value:
+        if type(glob) is not str or len(glob) > GLOB_CHARACTERS:
+            raise Refused("policy_invalid", f"{name} has an entry that is not a text of {GLOB_CHARACTERS} characters")
+    return tuple(value)
+
+
+def _globs_by_name(value: Any, name: str) -> dict[str, tuple[str, ...]]:
+    if type(value) is not dict or len(value) > GLOBS_MAX:
+        raise Refused("policy_invalid", f"{name} is not a map of at most {GLOBS_MAX}")
+    if not all(type(key) is str and 1 <= len(key) <= GLOB_CHARACTERS for key in value):
+        raise Refused("policy_invalid", f"{name} has a key that is not a text of {GLOB_CHARACTERS} characters")
+    return {key: _globs(globs, f"{name} {key}") for key, globs in value.items()}
+
+
+def _number(value: Any, name: str, most: int) -> int:
+    if type(value) is not int or not 0 <= value <= most:
+        raise Refused("policy_invalid", f"{name} is not a number up to {most}")
+    return value

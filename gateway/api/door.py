@@ -1,0 +1,172 @@
+"""Who is asking, at each door: the kernel says it at the unix socket, a token at the TLS port. Nobody else gets in."""
+
+from __future__ import annotations
+
+import asyncio
+import grp
+import os
+import pwd
+from collections.abc import Callable, MutableMapping
+from typing import Any
+
+from starlette.datastructures import Headers
+
+from device_agent.clock import Clock
+from device_agent.errors import PolicyRefused
+from gateway.audit.book import AuditBook, Deed
+from gateway.devices.api_tokens import ApiTokens
+from gateway.devices.policy import Need, Operator, Policy
+from gateway.metrics import Metrics
+
+Scope = MutableMapping[str, Any]
+
+GROUPS_SECONDS = 10.0
+"""How long the groups of a user are remembered: the user database may be far away."""
+
+FAILURES = 10
+FAILURES_SECONDS = 60.0
+"""So many wrong tokens of one address in so many seconds are told apart; more are turned away unread."""
+
+ADDRESSES = 1000
+NOBODY = Operator("unknown", frozenset())
+
+
+class TokenRefused(PolicyRefused):
+    """No token, or none that counts."""
+
+    default_id = "operator.unknown"
+
+
+class TooManyFailures(PolicyRefused):
+    """Wrong tokens, again and again."""
+
+    default_id = "operator.too_many_failures"
+
+
+class Door:
+    """Tells who asks, and notes who was turned away. Without tokens nobody comes in by the TLS port."""
+
+    def __init__(
+        self,
+        policy: Callable[[], Policy],
+        *,
+        tokens: ApiTokens | None = None,
+        audit: AuditBook | None = None,
+        metrics: Metrics | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._policy = policy
+        self._tokens = tokens
+        self._audit = audit
+        self._metrics = metrics
+        self._clock = clock or Clock()
+        self._groups: dict[int, tuple[float, frozenset[str]]] = {}
+        self._failures: dict[str, tuple[float, int]] = {}
+        self._told: dict[tuple[str, str], float] = {}
+
+    @property
+    def policy(self) -> Policy:
+        """The policy that counts now."""
+        return self._policy()
+
+    async def at_socket(self, scope: Scope) -> Operator:
+        """The user at the other end of the unix socket; the server's protocol put it in the place of an address."""
+        name, user = scope["client"]
+        policy = self._policy()
+        groups = await self._groups_of(user) if policy.groups or policy.operator else frozenset[str]()
+        return Operator(name, policy.roles(name, groups), "socket", groups)
+
+    async def at_port(self, scope: Scope) -> Operator:
+        """Whose token it is. Raises ``TokenRefused`` and ``TooManyFailures``."""
+        address = str(scope["client"][0]) if scope.get("client") else "unknown"
+        kind, _, text = Headers(scope=scope).get("authorization", "").partition(" ")
+        token = self._tokens.known(text.strip()) if self._tokens is not None and kind.lower() == "bearer" else None
+        # A token that counts is let in whatever else its address did: others may stand behind the same one.
+        if token is not None:
+            roles = self._policy().roles(token.user, frozenset()) if token.role is None else frozenset({token.role})
+            return Operator(token.user, roles, "api", token=token.id)
+        raise await self._failed(address, "no token" if not text else "a token that does not count")
+
+    def still_may(self, operator: Operator, need: Need) -> bool:
+        """Whether who was let in would be let in now: a stream outlives tokens and policies."""
+        if operator.token and (self._tokens is None or not self._tokens.holds(operator.token)):
+            return False
+        if operator.token or operator is NOBODY:
+            return operator.may(need)
+        return Operator(operator.name, self._policy().roles(operator.name, operator.groups)).may(need)
+
+    async def note(self, deed: Deed) -> None:
+        """Keep what was allowed."""
+        if self._audit is not None:
+            await self._audit.write([deed])
+
+    async def note_denied(self, deed: Deed) -> None:
+        """Count what was denied, and keep it: the same of the same user once a minute."""
+        if self._metrics is not None:
+            self._metrics.refused("api", "not_allowed", deed.user, deed.action)
+        now = self._clock.monotonic()
+        key = (f"{deed.user} {deed.door}", f"{deed.action} {deed.subject}")
+        if now - self._told.get(key, -FAILURES_SECONDS) < FAILURES_SECONDS:
+            return
+        self._told.pop(key, None)
+        self._told[key] = now
+        _bound(self._told)
+        await self.note(deed)
+
+    async def _failed(self, address: str, what: str) -> PolicyRefused:
+        now = self._clock.monotonic()
+        since, count = self._failures.pop(address, (now, 0))
+        if now - since >= FAILURES_SECONDS:
+            since, count = now, 0
+        self._failures[address] = (since, count + 1)
+        _bound(self._failures)
+        reason = "no_token" if what == "no token" else "wrong_token"
+        if count >= FAILURES:
+            if self._metrics is not None:
+                self._metrics.refused("api", "too_many_failures", address)
+            return TooManyFailures(
+                "too many wrong tokens from this address",
+                found=f"{count + 1} in {FAILURES_SECONDS:.0f} s",
+                allowed=f"{FAILURES} in {FAILURES_SECONDS:.0f} s",
+                hint="wait a minute, then come with a token: outstation operators new USER (on the station)",
+            )
+        if self._metrics is not None:
+            self._metrics.refused("api", reason, address)
+        await self.note(Deed(user="unknown", door="api", action="enter", subject=address, verdict="deny", why=what))
+        return TokenRefused(
+            "this station does not know who is asking",
+            found=what,
+            allowed="Authorization: Bearer TOKEN, with a token that is neither expired nor revoked",
+            hint="outstation operators new USER --role ROLE (on the station, as an admin)",
+        )
+
+    async def _groups_of(self, user: int) -> frozenset[str]:
+        now = self._clock.monotonic()
+        known = self._groups.get(user)
+        if known is not None and now - known[0] < GROUPS_SECONDS:
+            return known[1]
+        groups = await asyncio.to_thread(unix_groups, user)
+        self._groups[user] = (now, groups)
+        _bound(self._groups)
+        return groups
+
+
+def unix_groups(user: int) -> frozenset[str]:
+    """The names of the groups of a user of this machine; none for a user without a name."""
+    names: set[str] = set()
+    try:
+        entry = pwd.getpwuid(user)
+    except KeyError:
+        return frozenset()
+    for group in os.getgrouplist(entry.pw_name, entry.pw_gid):
+        try:
+            names.add(grp.getgrgid(group).gr_name)
+        except KeyError:
+            continue
+    return frozenset(names)
+
+
+def _bound(remembered: dict[Any, Any]) -> None:
+    """Forget the oldest, so that nobody fills the memory with made-up names."""
+    if len(remembered) > ADDRESSES:
+        del remembered[next(iter(remembered))]

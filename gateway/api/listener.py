@@ -1,0 +1,106 @@
+"""The API's TLS port: its socket and its certificate, looked at before anything is served."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from device_agent.errors import ConfigInvalid
+
+_quiet = logging.getLogger("gateway.api.port")
+_quiet.setLevel(logging.ERROR)
+
+HEAD_SECONDS = 10.0
+"""A connection that has not asked anything by then is closed: it would only keep others out."""
+
+
+@dataclass(frozen=True)
+class Listen:
+    """Where the API listens beside its unix socket, and with which certificate; without one only on loopback."""
+
+    address: str
+    certificate: str | None = None
+    key: str | None = None
+
+    @property
+    def host(self) -> str:
+        """The address without the port."""
+        return self.address.rpartition(":")[0].strip("[]")
+
+    @property
+    def port(self) -> int:
+        """The port; 0 is any that is free."""
+        return int(self.address.rpartition(":")[2])
+
+    def check(self) -> None:
+        """Raises ``ConfigInvalid`` for what must not, or cannot, be served."""
+        if self.certificate is None or self.key is None:
+            if not is_loopback(self.host):
+                raise ConfigInvalid(
+                    "the API does not listen without TLS where others can reach it",
+                    where="api",
+                    found=f"listen: {self.address}, no certificate",
+                    allowed="certificate: and key:, or a loopback address such as 127.0.0.1:4512",
+                    hint="docs/operators.md makes a certificate in one command",
+                )
+            return
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self.certificate, self.key)
+        except (OSError, ValueError) as error:
+            # SSLError is an OSError, and says little of what is wrong with a file.
+            raise ConfigInvalid(
+                "the API's certificate cannot be used",
+                where="api.certificate, api.key",
+                found=f"{self.certificate}, {self.key}: {getattr(error, 'reason', None) or error}",
+                allowed="a certificate chain and its key without a password, both PEM, readable by this user",
+                hint=f"openssl x509 -noout -subject -dates -in {self.certificate}",
+            ) from None
+
+    def settings(self) -> dict[str, Any]:
+        """What the server must be told of it."""
+        if self.certificate is None or self.key is None:
+            return {}
+        return {"ssl_certfile": self.certificate, "ssl_keyfile": self.key}
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach it."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def renew(context: ssl.SSLContext | None, listen: Listen) -> None:
+    """Take the certificate's files again, for connections to come. Raises ``ConfigInvalid``."""
+    listen.check()
+    if context is not None and listen.certificate is not None:
+        context.load_cert_chain(Path(listen.certificate), None if listen.key is None else Path(listen.key))
+
+
+class PortProtocol(H11Protocol):
+    """A connection of the TLS port. Who connects and asks nothing is not waited for."""
+
+    def connection_made(self, transport: Any) -> None:
+        # Whoever reaches the port could otherwise fill the log with lines about what is no HTTP.
+        self.logger = _quiet
+        super().connection_made(transport)
+        self._patience: asyncio.TimerHandle = self.loop.call_later(HEAD_SECONDS, self._late)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._patience.cancel()
+        super().connection_lost(exc)
+
+    def _late(self) -> None:
+        # Nothing but a first request makes a cycle; before it there is None, of which the library's types say nothing.
+        if getattr(self, "cycle", None) is None:
+            self.transport.close()

@@ -1,0 +1,88 @@
+"""One side of ``bench trust`` as a process of its own: it works while it is asked to, and the other side waits."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from device_agent.errors import StationFailed
+from gateway.bench.usage import usage_of
+
+ANSWER_SECONDS = 120.0
+STOP_SECONDS = 5.0
+
+OURS = ("outstation", ["-m", "gateway.bench.trust_product"])
+# -I: an isolated interpreter sees neither the folder it was started in nor the user's packages.
+REFERENCE = ("reference", ["-I", str(Path(__file__).with_name("trust_reference.py"))])
+
+
+class Side:
+    """A running side: a line of JSON asks, and one answers. Entering the context starts it, leaving it ends it."""
+
+    def __init__(self, name: str, arguments: Sequence[str]) -> None:
+        self.name = name
+        self._command = [sys.executable, *arguments]
+        self._process: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> Self:
+        # In a group of its own: Ctrl-C on the terminal is for us, and it ends when its lines end.
+        self._process = subprocess.Popen(
+            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1, process_group=0
+        )
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        process = self._running
+        if error is not None:
+            process.kill()
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                stream.close()
+        try:
+            process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(STOP_SECONDS)
+
+    @property
+    def peak_rss_bytes(self) -> int:
+        """The most memory it has had."""
+        return usage_of(self._running.pid).peak_rss_bytes
+
+    def ask(self, **asked: Any) -> Mapping[str, Any]:
+        """What it answers. Raises ``StationFailed`` when it names an error, ends, or says nothing for too long."""
+        process = self._running
+        assert process.stdin is not None
+        assert process.stdout is not None
+        late = threading.Timer(ANSWER_SECONDS, process.kill)
+        late.daemon = True
+        late.start()
+        try:
+            process.stdin.write(json.dumps(asked) + "\n")
+            line = process.stdout.readline()
+        except BrokenPipeError:
+            line = ""
+        finally:
+            late.cancel()
+        if not line:
+            raise self._failed(f"it has ended, or said nothing for {ANSWER_SECONDS:.0f} s")
+        answer: Mapping[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise self._failed(str(answer["error"]))
+        return answer
+
+    @property
+    def _running(self) -> subprocess.Popen[str]:
+        assert self._process is not None
+        return self._process
+
+    def _failed(self, found: str) -> StationFailed:
+        return StationFailed(f"{self.name} failed, so there is no figure", error_id="bench.trust", found=found)

@@ -1,0 +1,32 @@
+"""Whether a broker lets somebody in: the only proof that it runs, is ours, and has read what was written for it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from device_agent.lean_mqtt import DISCONNECT, encode_connect
+from device_agent.mqtt import BrokerAddress
+
+ANSWER_SECONDS = 5.0
+_ACCEPTED = b"\x20\x02\x00\x00"
+
+
+async def lets_in(address: BrokerAddress) -> bool:
+    """Log in and leave again; False too when nobody answers."""
+    writer: asyncio.StreamWriter | None = None
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            if address.unix_socket is not None:
+                reader, writer = await asyncio.open_unix_connection(address.unix_socket)
+            else:
+                reader, writer = await asyncio.open_connection(address.host, address.port)
+            writer.write(encode_connect("rules", 10, username=address.username, password=address.password))
+            accepted = await reader.readexactly(len(_ACCEPTED)) == _ACCEPTED
+            if accepted:
+                writer.write(DISCONNECT)
+            return accepted
+    except (OSError, EOFError, TimeoutError):
+        return False
+    finally:
+        if writer is not None:
+            writer.close()

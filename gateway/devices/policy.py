@@ -1,0 +1,342 @@
+"""Who may do what: operators with roles, and the rules that a job is held to. Pure: the file is read elsewhere.
+
+    viewer    sees everything, changes nothing
+    operator  sees, and runs what the rules allow
+    approver  sees, accepts and rejects keys, releases held jobs; runs nothing
+    admin     everything
+
+The first rule that fits a whole job decides on it: allow it, or hold it until an approver releases it. Where no rule
+fits, the job is refused. ``cmd.*`` is for admins alone, unless a rule names that module: a ``*`` never reaches it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from device_agent.errors import PolicyRefused
+from device_agent.protocol.globs import compile_glob
+
+Role = Literal["viewer", "operator", "approver", "admin"]
+Need = Literal["view", "run", "keys", "release", "admin"]
+Door = Literal["socket", "api", "above"]
+
+MAY: dict[Role, frozenset[Need]] = {
+    "viewer": frozenset({"view"}),
+    "operator": frozenset({"view", "run"}),
+    "approver": frozenset({"view", "keys", "release"}),
+    "admin": frozenset({"view", "run", "keys", "release", "admin"}),
+}
+NEED_WORDS: dict[Need, str] = {
+    "view": "look at this station",
+    "run": "run jobs",
+    "keys": "decide on keys",
+    "release": "release held jobs",
+    "admin": "administer this station",
+}
+RESERVED_MODULES = frozenset({"cmd"})
+"""Modules that a rule grants only by their name."""
+
+DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+DAY_SECONDS = 86_400
+FIRST_DAY = 3
+"""The first day of 1970 was a Thursday."""
+
+NAMED_OUTSIDE = 3
+
+
+@dataclass(frozen=True)
+class Operator:
+    """Who asks, and by which door: the unix socket, the API's TLS port, or a master above. ``token`` is one's id."""
+
+    name: str
+    roles: frozenset[Role]
+    door: Door = "socket"
+    groups: frozenset[str] = frozenset()
+    token: str = ""
+
+    def may(self, need: Need) -> bool:
+        """Whether one of the roles includes this."""
+        return any(need in MAY[role] for role in self.roles)
+
+    def __str__(self) -> str:
+        """The name as a job carries it: with the door, when that is not the socket."""
+        return f"{self.name} via {self.door}" if self.door == "api" else self.name
+
+    def role_words(self) -> str:
+        """Every role with what it includes."""
+        words = [
+            f"{role}: {', '.join(need for need in NEED_WORDS if need in MAY[role])}" for role in sorted(self.roles)
+        ]
+        return "; ".join(words) or "no role"
+
+
+@dataclass(frozen=True)
+class Allow:
+    """The job may go. ``within`` are the globs its devices are confined to, ``sites`` those of its sites; () is all."""
+
+    within: tuple[str, ...] = ()
+    sites: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Hold:
+    """The job may go when an approver has released it."""
+
+    within: tuple[str, ...] = ()
+    sites: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Deny:
+    """The job may not go; ``allowed`` is what would be."""
+
+    why: str
+    allowed: str = ""
+
+
+Verdict = Allow | Hold | Deny
+
+
+@dataclass(frozen=True)
+class Span:
+    """Some hours of some days, in UTC. An end before the start is of the next day. Times are minutes of the day."""
+
+    days: frozenset[int]
+    start: int
+    end: int
+
+    def holds(self, now: float) -> bool:
+        """Whether ``now``, in seconds since 1970, is within."""
+        today = (int(now // DAY_SECONDS) + FIRST_DAY) % 7
+        minute = int(now % DAY_SECONDS) // 60
+        if self.start < self.end:
+            return today in self.days and self.start <= minute < self.end
+        return (today in self.days and minute >= self.start) or ((today - 1) % 7 in self.days and minute < self.end)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Arguments that a function may be given: one glob for each positional one; named ones that must, or may, be."""
+
+    positional: tuple[str, ...] = ()
+    named: tuple[tuple[str, str], ...] = ()
+    optional: tuple[tuple[str, str], ...] = ()
+
+    def fits(self, arg: Sequence[Any], kwarg: Mapping[str, Any]) -> bool:
+        """Whether these are exactly such arguments."""
+        globs = {**dict(self.optional), **dict(self.named)}
+        return (
+            len(arg) == len(self.positional)
+            and all(_matches(glob, argument_text(value)) for glob, value in zip(self.positional, arg, strict=True))
+            and kwarg.keys() <= globs.keys()
+            and all(name in kwarg for name, _ in self.named)
+            and all(_matches(globs[name], argument_text(value)) for name, value in kwarg.items())
+        )
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One thing that is granted. An empty ``hours`` is always, empty ``users`` and ``groups`` are everybody."""
+
+    functions: tuple[str, ...]
+    arguments: tuple[tuple[str, tuple[Shape, ...]], ...] = ()
+    targets: tuple[str, ...] = ("*",)
+    sites: tuple[str, ...] = ("*",)
+    hours: tuple[tuple[str, Span], ...] = ()
+    users: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    hold: bool = False
+
+    def refusal(self, asked: _Asked) -> tuple[int, Deny] | None:
+        """Why a job does not fit, and how far it came; None when it fits."""
+        operator = asked.operator
+        if (self.users or self.groups) and not (
+            matches_any(self.users, operator.name) or any(matches_any(self.groups, group) for group in operator.groups)
+        ):
+            return 0, Deny(f"no rule is for {operator.name}")
+        if not any(_grants(glob, asked.fun) for glob in self.functions):
+            return 1, Deny(f"no rule grants {asked.fun}")
+        shapes = [shape for glob, listed in self.arguments if _matches(glob, asked.fun) for shape in listed]
+        if any(_matches(glob, asked.fun) for glob, _ in self.arguments) and not any(
+            shape.fits(asked.arg, asked.kwarg) for shape in shapes
+        ):
+            return 2, Deny(f"{asked.fun} is not granted with these arguments", _shape_words(shapes))
+        outside = [device for device in asked.target if not matches_any(self.targets, device)]
+        if outside:
+            named = ", ".join(outside[:NAMED_OUTSIDE]) + (" …" if len(outside) > NAMED_OUTSIDE else "")
+            return 3, Deny(
+                f"{asked.fun} is not granted on {len(outside)} of its devices: {named}", f"on {_list(self.targets)}"
+            )
+        foreign = [site for site in asked.sites if not matches_any(self.sites, site)]
+        if foreign:
+            return 4, Deny(f"{asked.fun} is not granted at site {', '.join(foreign)}", f"at {_list(self.sites)}")
+        if self.hours and not any(span.holds(asked.now) for _, span in self.hours):
+            return 5, Deny(
+                f"{asked.fun} is not granted at this hour", f"{'; '.join(text for text, _ in self.hours)} (UTC)"
+            )
+        return None
+
+    def verdict(self) -> Allow | Hold:
+        """What the rule says of a job that fits."""
+        within = () if "*" in self.targets else self.targets
+        sites = () if "*" in self.sites else self.sites
+        return Hold(within, sites) if self.hold else Allow(within, sites)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    operator: Operator
+    fun: str
+    arg: Sequence[Any]
+    kwarg: Mapping[str, Any]
+    target: Sequence[str]
+    sites: Sequence[str]
+    now: float
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Who has which role here, and the rules for operators and for the masters' operators (``centre``).
+
+    Without rules for operators they run everything but the reserved modules; without a centre section everything that
+    its signature allows is taken from above.
+    """
+
+    users: Mapping[str, frozenset[Role]]
+    groups: Mapping[str, frozenset[Role]]
+    others: frozenset[Role] = frozenset()
+    operator: tuple[Rule, ...] | None = None
+    centre: tuple[Rule, ...] | None = None
+    source: str = ""
+
+    def roles(self, name: str, groups: frozenset[str]) -> frozenset[Role]:
+        """The roles of a user of this machine or of a token: all that the name and the groups have."""
+        found = self.users.get(name, frozenset[Role]()).union(
+            *(self.groups[group] for group in groups if group in self.groups)
+        )
+        return found or self.others
+
+    def judge(
+        self,
+        operator: Operator,
+        fun: str,
+        arg: Sequence[Any],
+        kwarg: Mapping[str, Any],
+        target: Sequence[str],
+        sites: Sequence[str],
+        now: float,
+    ) -> Verdict:
+        """The verdict on a job. ``target`` are the ids of the devices it means, ``sites`` where these are."""
+        asked = _Asked(operator, fun, arg, kwarg, target, sites, now)
+        if operator.door == "above":
+            return Allow() if self.centre is None else _first_that_fits(self.centre, asked)
+        if "admin" in operator.roles:
+            return Allow()
+        if not operator.may("run"):
+            return Deny(f"{operator.name} may not {NEED_WORDS['run']}", operator.role_words())
+        if self.operator is not None:
+            return _first_that_fits(self.operator, asked)
+        if fun.partition(".")[0] in RESERVED_MODULES:
+            return Deny(f"{fun} is for admins, unless a rule names it", "every function but cmd.*")
+        return Allow()
+
+    def way_to(self, operator: Operator, need: Need) -> str:
+        """How somebody gets what is refused now: the next thing to do."""
+        role = {"view": "viewer", "run": "operator", "keys": "approver", "release": "approver"}.get(need, "admin")
+        if operator.token:
+            return f"ask an admin for a token with that role: outstation operators new {operator.name} --role {role}"
+        if self.source:
+            return f"ask an admin to give {operator.name} the role {role} in {self.source}"
+        return f"run it with sudo, or set policy: in the settings to a file that gives {operator.name} the role {role}"
+
+
+def without_file(own_user: str) -> Policy:
+    """The policy where no file is set: root and the station's own user do everything, whoever else gets in looks."""
+    admin: frozenset[Role] = frozenset({"admin"})
+    return Policy(users={"root": admin, own_user: admin}, groups={}, others=frozenset({"viewer"}))
+
+
+def not_allowed(policy: Policy, operator: Operator, need: Need, asked: str) -> PolicyRefused:
+    """The error for whoever lacks a role: who, what was asked, what the roles include, and how to get it."""
+    return PolicyRefused(
+        f"{operator.name} may not {NEED_WORDS[need]}",
+        error_id="policy.role",
+        found=asked,
+        allowed=operator.role_words(),
+        hint=policy.way_to(operator, need),
+    )
+
+
+def argument_text(value: Any) -> str:
+    """A value as globs see it: text as it is, anything else as compact JSON."""
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=repr)
+
+
+def call_text(fun: str, arg: Sequence[Any], kwarg: Mapping[str, Any]) -> str:
+    """A function with its arguments, for people."""
+    named = [f"{name}={argument_text(value)}" for name, value in kwarg.items()]
+    return " ".join([fun, *map(argument_text, arg), *named])
+
+
+def _first_that_fits(rules: Sequence[Rule], asked: _Asked) -> Verdict:
+    """The first rule that fits decides; when none does, the reason is that of the one that came closest."""
+    closest, reason = -1, Deny("no rule grants anything")
+    for rule in rules:
+        refusal = rule.refusal(asked)
+        if refusal is None:
+            return rule.verdict()
+        if refusal[0] > closest:
+            closest, reason = refusal
+    return reason if reason.allowed else Deny(reason.why, _list(_granted(rules, asked.operator)))
+
+
+def _granted(rules: Sequence[Rule], operator: Operator) -> list[str]:
+    mine = [rule for rule in rules if not (rule.users or rule.groups) or matches_any(rule.users, operator.name)]
+    return list(dict.fromkeys(glob for rule in mine for glob in rule.functions))
+
+
+def _grants(glob: str, fun: str) -> bool:
+    module = fun.partition(".")[0]
+    return _matches(glob, fun) and (module not in RESERVED_MODULES or glob.startswith(f"{module}."))
+
+
+def _matches(glob: str, text: str) -> bool:
+    return _compiled(glob)(text)
+
+
+def matches_any(globs: Sequence[str], text: str) -> bool:
+    """Whether one of a policy's globs matches."""
+    return any(_matches(glob, text) for glob in globs)
+
+
+_globs: dict[str, Callable[[str], bool]] = {}
+
+
+def _compiled(glob: str) -> Callable[[str], bool]:
+    # Only globs of policy files come here, which are few.
+    if glob not in _globs:
+        _globs[glob] = compile_glob(glob)
+    return _globs[glob]
+
+
+def _list(words: Sequence[str]) -> str:
+    return ", ".join(words) or "nothing"
+
+
+def _shape_words(shapes: Sequence[Shape]) -> str:
+    return " or ".join(
+        " ".join(
+            [
+                *shape.positional,
+                *(f"{name}={glob}" for name, glob in shape.named),
+                *(f"[{name}={glob}]" for name, glob in shape.optional),
+            ]
+        )
+        or "no arguments"
+        for shape in shapes
+    )

@@ -1,0 +1,64 @@
+"""Files that only their owner reads, replaced whole: a crash in between leaves the old one or the new one."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from device_agent.errors import ConfigInvalid, StationFailed
+
+
+def write_private(path: Path, body: bytes) -> None:
+    """Put a file of mode 0600 in a path's place. Raises ``StationFailed``."""
+    fresh = path.with_name(f".{path.name}.new")
+    try:
+        fresh.unlink(missing_ok=True)
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            if os.geteuid() == 0:
+                # Made for a station of another user, whose folder it is.
+                folder = path.parent.stat()
+                os.fchown(descriptor, folder.st_uid, folder.st_gid)
+            file.write(body)
+            file.flush()
+            os.fsync(descriptor)
+        fresh.rename(path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise StationFailed(
+            "a file could not be written",
+            error_id="file.not_written",
+            where=str(path),
+            found=error.strerror or str(error),
+            allowed="a folder that this user may write, with space left",
+            hint=f"ls -ld {path.parent}; df -h {path.parent}",
+        ) from None
+
+
+def read_private(path: Path, most: int) -> bytes | None:
+    """A file's bytes; None when there is none. Raises ``ConfigInvalid`` for one that cannot be read or is too large."""
+    try:
+        with path.open("rb") as file:
+            body = file.read(most + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ConfigInvalid(
+            "a file cannot be read",
+            where=str(path),
+            found=error.strerror or str(error),
+            allowed="a file that this user may read",
+            hint=f"ls -l {path}",
+        ) from None
+    if len(body) > most:
+        raise ConfigInvalid("a file is too large to be what it should be", where=str(path), allowed=f"{most} bytes")
+    return body
+
+
+def _sync_folder(folder: Path) -> None:
+    """The new name survives a power cut too."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,262 @@
+"""A job is held to the policy: what its operator asks for here, and what the centre may do at this site.
+
+Targets are judged against every device that is known here and that the target matches. A device that nobody knows yet
+could match as well, so a job of an operator with limited targets is narrowed to them: each device checks that too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from fnmatch import translate
+
+from msgspec.structs import replace
+
+from device_agent.clock import Clock
+from device_agent.errors import PolicyRefused
+from device_agent.protocol.globs import WILDCARDS
+from device_agent.protocol.messages import AuditVerdict, Job
+from device_agent.protocol.targeting import OPERATORS, Target, compile_target
+from gateway.audit.book import AuditBook, Deed
+from gateway.devices.device import Device
+from gateway.devices.policy import (
+    Allow,
+    Deny,
+    Hold,
+    Operator,
+    Policy,
+    Verdict,
+    call_text,
+    matches_any,
+    not_allowed,
+)
+from gateway.devices.registry import Registry
+from gateway.metrics import Metrics
+from gateway.store.writer import Statement
+
+REASON_CHARACTERS = 500
+_plain_word = re.compile(r"[A-Za-z0-9_.:*?\[\]!-]+")
+
+
+@dataclass(frozen=True)
+class RefusedDevice:
+    """A device behind a site below that the policy keeps a job from. ``seen`` is when it was last heard."""
+
+    site: str
+    id: str
+    seen: float
+    why: str
+
+
+@dataclass(frozen=True)
+class Ruling:
+    """How a job is taken: ``held`` until a release, ``refused`` on these own devices and why, ``shut`` out of sites.
+
+    ``below`` are the known devices of those sites; ``statements`` are the audit rows, to be committed with the job.
+    """
+
+    held: bool = False
+    refused: Mapping[str, str] = field(default_factory=dict)
+    shut: frozenset[str] = frozenset()
+    below: tuple[RefusedDevice, ...] = ()
+    statements: tuple[Statement, ...] = ()
+
+
+FREE = Ruling()
+"""For what the station itself asks, of which no policy says anything."""
+
+
+class Permission:
+    """Asks the policy about jobs, and keeps what it said."""
+
+    def __init__(
+        self,
+        *,
+        site: str,
+        policy: Callable[[], Policy],
+        audit: AuditBook,
+        registry: Registry,
+        sites_below: Callable[[], list[str]],
+        metrics: Metrics,
+        clock: Clock,
+    ) -> None:
+        self._site = site
+        self._policy = policy
+        self._audit = audit
+        self._registry = registry
+        self._sites_below = sites_below
+        self._metrics = metrics
+        self._clock = clock
+
+    async def here(self, operator: Operator, job: Job, target: Target) -> tuple[Job, Ruling]:
+        """A job that somebody issues here, narrowed if need be. Raises ``PolicyRefused``."""
+        # Whatever an admin means is granted, so there is no need to look at each device.
+        devices = [] if "admin" in operator.roles else self._meant(target)
+        ids = dict.fromkeys([*(device.id for device in devices), *_named(job)])
+        sites = dict.fromkeys(device.site for device in devices)
+        verdict = self._judged(operator, job, list(ids), list(sites))
+        narrowed = None if isinstance(verdict, Deny) else _narrowed(job, verdict.within)
+        if isinstance(verdict, Deny) or narrowed is None:
+            if not isinstance(verdict, Deny):
+                within = ", ".join(verdict.within)
+                verdict = Deny(
+                    "this target cannot be limited to what is granted", f"a glob, or a list, within {within}"
+                )
+            self._metrics.add("jobs_denied")
+            await self._audit.write([_deed(operator, job, "deny", _both(verdict.why, job.why), jid="")])
+            raise self._refusal(operator, job, verdict)
+        held = isinstance(verdict, Hold)
+        shut = frozenset(site for site in self._sites_below() if not self._reaches(verdict, site))
+        deed = _deed(operator, narrowed, "hold" if held else "allow", job.why)
+        return narrowed, Ruling(held, shut=shut, statements=tuple(self._audit.statements([deed])))
+
+    def above(self, job: Job, target: Target) -> Ruling:
+        """A job from a master: device by device of this station, and as a whole for each site below."""
+        operator = Operator(_first_word(job.user), frozenset(), "above")
+        if self._policy().centre is None:
+            return Ruling(statements=tuple(self._audit.statements([_deed(operator, job, "allow", job.why)])))
+        own = [device for device in self._registry.own() if target.matches(device.id, device.grains)]
+        held, refused, shut = False, dict[str, str](), dict[str, str]()
+        below: list[RefusedDevice] = []
+        sites = self._sites_below()
+        if own or not sites:
+            verdict = self._judged(operator, job, [device.id for device in own], [self._site])
+            held = isinstance(verdict, Hold)
+            # Refused as a whole; alone, some of them may be granted.
+            for device in own if isinstance(verdict, Deny) else []:
+                alone = self._judged(operator, job, [device.id], [self._site])
+                held = held or isinstance(alone, Hold)
+                if isinstance(alone, Deny):
+                    refused[device.id] = self._reason(alone)
+            if isinstance(verdict, Deny) and not own:
+                shut[self._site] = self._reason(verdict)
+        for site in sites:
+            meant = [device for device in self._registry.below(site) if target.matches(device.id, device.grains)]
+            leaves = list(dict.fromkeys(device.site for device in meant)) or [site]
+            there = self._judged(operator, job, [device.id for device in meant], leaves)
+            held = held or isinstance(there, Hold)
+            if isinstance(there, Deny):
+                shut[site] = self._reason(there)
+                below += [RefusedDevice(device.site, device.id, device.last_seen, shut[site]) for device in meant]
+        reasons = list(dict.fromkeys([*refused.values(), *shut.values()]))
+        verdict_word: AuditVerdict = "deny" if reasons else "hold" if held else "allow"
+        if reasons:
+            self._metrics.add("jobs_denied_from_above")
+        statements = self._audit.statements([_deed(operator, job, verdict_word, _both("; ".join(reasons), job.why))])
+        return Ruling(held, refused, frozenset(shut), tuple(below), tuple(statements))
+
+    async def cancelling(self, operator: Operator, job: Job) -> list[Statement]:
+        """The audit row of a cancel: of a job of one's own, or one could run oneself. Raises ``PolicyRefused``."""
+        if "admin" not in operator.roles and _first_word(job.user) != operator.name:
+            devices = self._meant(compile_target(job.tgt, job.tgt_type))
+            ids, sites = [device.id for device in devices], list({device.site for device in devices})
+            verdict = self._judged(operator, job, ids, sites)
+            if isinstance(verdict, Deny):
+                await self._audit.write([_deed(operator, job, "deny", verdict.why, action="cancel")])
+                raise self._refusal(operator, job, verdict, f"to cancel job {job.jid} of {job.user}: ")
+        return self._audit.statements([_deed(operator, job, "allow", "", action="cancel")])
+
+    async def releasing(self, operator: Operator, job: Job, *, issued_here: bool) -> list[Statement]:
+        """The audit row of a release. Nobody releases what he asked for himself. Raises ``PolicyRefused``."""
+        if issued_here and _first_word(job.user) == operator.name:
+            await self._audit.write([_deed(operator, job, "deny", "a job of his own", action="release")])
+            raise PolicyRefused(
+                f"{operator.name} may not release a job of his own",
+                error_id="policy.own_job",
+                found=f"job {job.jid} of {job.user}: {call_text(job.fun, job.arg, job.kwarg)}",
+                allowed="a release by another approver or admin",
+            )
+        return self._audit.statements([_deed(operator, job, "allow", "", action="release")])
+
+    def _meant(self, target: Target) -> list[Device]:
+        return [device for device in self._registry.everything() if target.matches(device.id, device.grains)]
+
+    def _judged(self, operator: Operator, job: Job, ids: list[str], sites: list[str]) -> Verdict:
+        return self._policy().judge(operator, job.fun, job.arg, job.kwarg, ids, sites, self._clock.wall())
+
+    def _reaches(self, verdict: Allow | Hold, site: str) -> bool:
+        """Whether a site below is one of those that are granted, or the way to one."""
+        leaves = {site, *(device.site for device in self._registry.below(site))}
+        return not verdict.sites or any(matches_any(verdict.sites, leaf) for leaf in leaves)
+
+    def _refusal(self, operator: Operator, job: Job, verdict: Deny, before: str = "") -> PolicyRefused:
+        policy = self._policy()
+        asked = f"{before}{call_text(job.fun, job.arg, job.kwarg)} on {_target_text(job)}"[:REASON_CHARACTERS]
+        if not operator.may("run"):
+            return not_allowed(policy, operator, "run", asked)
+        where = f"a rule in {policy.source}" if policy.source else "a policy file with a rule for it"
+        return PolicyRefused(
+            f"{operator.name} may not do this: {verdict.why}",
+            error_id="policy.rule",
+            where=f"role {', '.join(sorted(operator.roles))}",
+            found=asked,
+            allowed=verdict.allowed or operator.role_words(),
+            hint=f"ask an admin to run it, or for {where}",
+        )
+
+    def _reason(self, verdict: Deny) -> str:
+        allowed = f"; it grants {verdict.allowed}" if verdict.allowed else ""
+        return f"the policy of site {self._site}: {verdict.why}{allowed}"[:REASON_CHARACTERS]
+
+
+def _deed(
+    operator: Operator, job: Job, verdict: AuditVerdict, why: str, *, action: str = "run", jid: str | None = None
+) -> Deed:
+    return Deed(
+        # Whoever asks for a job may have said on whose behalf, which stands in the job beside his name.
+        user=job.user if action == "run" else operator.name,
+        door=operator.door,
+        action=action,
+        subject=_target_text(job),
+        verdict=verdict,
+        why=why,
+        jid=job.jid if jid is None else jid,
+        fun=job.fun,
+        arguments="" if job.sealed else call_text("", job.arg, job.kwarg).strip(),
+    )
+
+
+def _named(job: Job) -> list[str]:
+    """The ids that the target itself names: they are judged whether or not they are known."""
+    if job.tgt_type == "list":
+        return [name for name in map(str.strip, job.tgt.split(",")) if name]
+    return [] if job.tgt_type != "glob" or WILDCARDS.intersection(job.tgt) else [job.tgt]
+
+
+def _narrowed(job: Job, within: tuple[str, ...]) -> Job | None:
+    """The job for no other devices than these globs match; None when its target cannot be put so."""
+    if not within or _named(job) or (job.tgt_type == "glob" and job.tgt in within):
+        return job
+    match job.tgt_type:
+        case "glob":
+            target = _term(job.tgt)
+        case "pcre":
+            target = f"E@{job.tgt}"
+        case "grain":
+            target = f"G@{job.tgt}"
+        case _:
+            target = ""
+    if len(target.split()) > 1:
+        return None
+    limits = " or ".join(map(_term, within))
+    return replace(job, tgt=f"( {target or job.tgt} ) and ( {limits} )", tgt_type="compound")
+
+
+def _term(glob: str) -> str:
+    """A glob as one word of a compound target, also where it would read as something else there."""
+    return glob if _plain_word.fullmatch(glob) and glob not in OPERATORS else f"E@{translate(glob)}"
+
+
+def _target_text(job: Job) -> str:
+    return job.tgt if job.tgt_type == "glob" else f"{job.tgt_type}: {job.tgt}"
+
+
+def _first_word(user: str) -> str:
+    """The name in a job's user; behind it may stand on whose behalf, and the door."""
+    return user.partition(" ")[0] or "unknown"
+
+
+def _both(reason: str, why: str) -> str:
+    """The reason of an answer with the one that was given for asking."""
+    return f"{reason} (asked because: {why})" if reason and why else reason or why

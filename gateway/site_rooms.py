@@ -1,0 +1,169 @@
+"""What a site has beside what every station has: its broker, and whom its devices believe and are believed by.
+
+Wiring only, no behaviour, like ``rooms``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from device_agent.clock import Clock
+from device_agent.parts import Part
+from gateway.broker.embedded import EmbeddedBroker
+from gateway.broker.external import ExternalBroker
+from gateway.broker.mosquitto import Mosquitto
+from gateway.broker.part import BrokerPart
+from gateway.config import BrokerSettings
+from gateway.devices.client_addresses import ClientAddresses
+from gateway.devices.enrollment import Enrollment
+from gateway.devices.enrollment_ports import Entrance
+from gateway.devices.openings import Openings
+from gateway.devices.prekeys import Prekeys
+from gateway.devices.recertify import Recertification
+from gateway.devices.revocation import Revocation
+from gateway.devices.sessions import Sessions
+from gateway.downlinks.mqtt import MqttDownlink
+from gateway.rooms import Rooms
+
+ANYWHERE = "0.0.0.0"  # noqa: S104 - the devices of a site are on its network, and what travels is sealed
+HERE = "127.0.0.1"
+
+
+class SiteRooms:
+    """The rooms of a gateway that has devices of its own, each given what it needs of the ones before it."""
+
+    def __init__(self, rooms: Rooms, settings: BrokerSettings, site: str, state_dir: Path, clock: Clock) -> None:
+        authority, epochs = rooms.authority, rooms.epochs
+        writer, reader, metrics, bus = rooms.writer, rooms.reader, rooms.metrics, rooms.bus
+        self.broker = broker_for(settings, site, state_dir, clock)
+        if isinstance(self.broker, EmbeddedBroker):
+            self.broker.count_devices(rooms.registry.present)
+        self.prekeys = Prekeys(site=site, authority=authority, writer=writer, reader=reader)
+        self.enrollment = Enrollment(
+            site=site,
+            authority=authority,
+            group=epochs,
+            entrance=self._entrance,
+            registry=rooms.registry,
+            writer=writer,
+            reader=reader,
+            bus=bus,
+            spool=rooms.spool,
+            audit=rooms.audit,
+            metrics=metrics,
+            clock=clock,
+        )
+        if isinstance(self.broker, Mosquitto):
+            # Another's broker tells nobody from where its clients come.
+            addresses = self.enrollment.doors.addresses = ClientAddresses()
+            self.broker.hear_line = addresses.line
+        self.sessions = Sessions(
+            site=site,
+            authority=authority,
+            by_did=self.enrollment.by_did,
+            quarantine=self.enrollment.verdicts.quarantine,
+            bus=bus,
+            metrics=metrics,
+            clock=clock,
+        )
+        self.revocation = Revocation(
+            site=site,
+            authority=authority,
+            sessions=self.sessions,
+            epochs=epochs,
+            devices=self.enrollment.all,
+            remove_users=self.enrollment.remove_users,
+            revoked_above=self._revoked_above,
+            writer=writer,
+            reader=reader,
+            metrics=metrics,
+        )
+        self.enrollment.verdicts.revoke_with(self.revocation.revoke)
+        self.openings = Openings(
+            site=site,
+            authority=authority,
+            prekeys=self.prekeys,
+            sessions=self.sessions,
+            epochs=epochs,
+            revocation=self.revocation,
+            raise_sequence=rooms.sequence.raise_to,
+            writer=writer,
+            reader=reader,
+            metrics=metrics,
+            clock=clock,
+        )
+        self.recertification = Recertification(
+            authority=authority, sessions=self.sessions, renew=self.enrollment.renew, metrics=metrics
+        )
+        rooms.enrolled = self.enrollment.by_name
+        self._rooms = rooms
+        self._site = site
+        self._clock = clock
+
+    def parts_before_broker(self) -> list[Part]:
+        """What must know its past before a device can say anything."""
+        return [self.enrollment, self.prekeys]
+
+    def parts_after_broker(self) -> list[Part]:
+        """What talks with devices; the downlink comes last, since it brings the first word."""
+        downlink = self.downlink = MqttDownlink(
+            site=self._site,
+            address=self.broker.station_address(),
+            authority=self._rooms.authority,
+            enrollment=self.enrollment,
+            prekeys=self.prekeys,
+            sessions=self.sessions,
+            openings=self.openings,
+            epochs=self._rooms.epochs,
+            recertification=self.recertification,
+            registry=self._rooms.registry,
+            returns=self._rooms.collection,
+            reseal=self._rooms.delivery.reseal,
+            metrics=self._rooms.metrics,
+            clock=self._clock,
+        )
+        return [self.sessions, self.revocation, self.openings, self.recertification, downlink]
+
+    async def _revoked_above(self, dids: Sequence[str]) -> None:
+        await self.enrollment.verdicts.mark_revoked(dids, "revoked by a list from above")
+
+    def _entrance(self) -> Entrance:
+        broker = self.broker
+        # An address that stands for every interface is none that a device could be told.
+        address = "" if broker.host in (ANYWHERE, "::") else f"{broker.host}:{broker.enroll_port}"
+        return Entrance(
+            port=broker.port, tls_port=broker.tls_port, authority=broker.tls_authority_digest, address=address
+        )
+
+
+def broker_for(settings: BrokerSettings, site: str, state_dir: Path, clock: Clock) -> BrokerPart:
+    """The broker that the settings ask for."""
+    port, enroll_port, tls_port = settings.port, settings.enrollment_port, settings.tls_port
+    match settings.mode:
+        case "embedded":
+            return EmbeddedBroker(site=site, host=settings.host or HERE, port=port, enroll_port=enroll_port)
+        case "external":
+            return ExternalBroker(
+                site=site,
+                state_dir=state_dir,
+                host=settings.host or HERE,
+                port=port,
+                enroll_port=enroll_port,
+                tls_port=tls_port,
+                rules_dir=Path(settings.rules_dir) if settings.rules_dir else None,
+                pid_file=Path(settings.pid_file) if settings.pid_file else None,
+                username=settings.username,
+                password=settings.password,
+                clock=clock,
+            )
+        case "managed":
+            return Mosquitto(
+                site=site,
+                state_dir=state_dir,
+                host=settings.host or ANYWHERE,
+                port=port,
+                enroll_port=enroll_port,
+                tls_port=tls_port,
+                clock=clock,
+            )

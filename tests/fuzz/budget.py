@@ -1,0 +1,30 @@
+"""How far each family of readers is fuzzed by ``make fuzz``, and what one input may cost."""
+
+from __future__ import annotations
+
+from typing import Final
+
+RUNS: Final = {
+    "envelopes": 200_000,
+    "proofs": 40_000,
+    "signed_claims": 20_000,
+    "messages": 400_000,
+    "uplink": 400_000,
+    "mqtt": 400_000,
+}
+"""Inputs for each target, in the order in which they are run: some 20 seconds each, two minutes in all."""
+
+TARGET_SECONDS: Final = 90
+"""On a slow machine a target ends here, with fewer inputs; how many they were is printed."""
+
+INPUT_SECONDS: Final = 5
+INPUT_BYTES: Final = 4096
+MEMORY_MEBIBYTES: Final = 512
+"""Of the whole process, of which the instrumented interpreter is a fifth."""
+
+MEMORY_PER_BYTE: Final = 200
+"""What reading may take at once for each byte. One can be an empty map, for which Python takes 72, and is held twice
+where what was read is written and read again."""
+
+MEMORY_AROUND: Final = 512 * 1024
+"""What it may take beside that."""

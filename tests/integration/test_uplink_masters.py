@@ -1,0 +1,68 @@
+"""The gateway's end of the rope when its list of masters changes, and when jobs need new seals."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.peers.ports import Below
+from tests.peers.rope import connected, played_master, uplink_part
+from tests.peers.waiting import until
+from upstream import frames
+from upstream import uplink as uplink_module
+
+
+@pytest.fixture
+def below() -> Below:
+    return Below()
+
+
+@pytest.fixture
+def quick_hello(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A master that does not answer is given up soon, and the next one is tried soon."""
+    monkeypatch.setattr(uplink_module, "HELLO_SECONDS", 0.3)
+    monkeypatch.setattr(uplink_module, "ROUND_CEILING_SECONDS", 0.05)
+
+
+async def test_without_any_master_it_waits_to_be_told_of_one(below: Below) -> None:
+    async with uplink_part(below) as uplink, played_master() as master:
+        await until(lambda: uplink.status()["state"] == "no masters", what="the wait")
+        assert (uplink.status()["master"], uplink.status()["masters"]) == ("", [])
+        uplink.replace_masters([master.address])
+        await until(lambda: connected(uplink), what="the link")
+        uplink.replace_masters([])
+        await until(lambda: uplink.status()["state"] == "no masters", what="the end of it")
+        uplink.replace_masters([master.address])
+        await until(lambda: master.hellos == 2 and connected(uplink), what="the second link")
+
+
+@pytest.mark.usefixtures("quick_hello")
+async def test_a_list_that_changed_behind_the_current_master_does_not_cost_the_link(below: Below) -> None:
+    async with played_master() as first, played_master() as second, uplink_part(below, first.address) as uplink:
+        await until(lambda: connected(uplink), what="the first")
+        uplink.replace_masters([first.address, second.address])
+        assert uplink.status()["masters"] == [first.address.address, second.address.address]
+        heard = len(first.heard)
+        await until(lambda: len(first.heard) >= heard + 2, what="the echoes go on")
+        assert first.hellos == 1
+        first.answers = False
+        await until(lambda: second.hellos == 1 and connected(uplink), what="the second, which came later")
+        assert first.hellos == 2
+        uplink.replace_masters([first.address])
+        first.answers = True
+        await until(lambda: first.hellos == 3 and connected(uplink), what="the only one that is left")
+
+
+async def test_new_seals_are_asked_for_while_there_is_a_link_and_not_remembered_without(below: Below) -> None:
+    jid = "20261121031500000000"
+
+    def asked() -> list[frames.Reseal]:
+        return [frame for frame in master.heard if isinstance(frame, frames.Reseal)]
+
+    async with played_master() as master:
+        async with uplink_part(below) as alone:
+            await alone.reseal("lisbon", jid, "stale_epoch")
+        async with uplink_part(below, master.address) as uplink:
+            await until(lambda: connected(uplink), what="the link")
+            await uplink.reseal("lisbon", jid, "stale_epoch")
+            await until(asked, what="the question")
+    assert asked() == [frames.Reseal(jid=jid, site="lisbon", reason="stale_epoch")]
