@@ -76,7 +76,10 @@ class Beliefs:
         digest = hashlib.sha256(payload).digest()
         if digest != self._bundle:
             self._bundle = digest if self._take_parts(bundle) else b""
-        return open_prekey(bundle.prekey, self.site_key, site=self.identity.site, now=self.now())
+        # By the floor: whoever told us a time that is to come must not keep us from being told the right one. An old
+        # prekey opens nothing at a station, and nothing is sealed by it before the site has answered.
+        now = float(self.identity.floor.value)
+        return open_prekey(bundle.prekey, self.site_key, site=self.identity.site, now=now)
 
     def take_ok(self, word: SessionOk, *, fresh: bool) -> None:
         """The time of a site that answered us. Raises ``Refused`` for one outside the site's own certificate.
@@ -100,7 +103,7 @@ class Beliefs:
         )
         identity.groups.take(opened, self._clock.monotonic())
         if opened.site_kid is None:
-            identity.floor.master_signed(opened.issued)
+            identity.floor.master_signed(opened.issued, self._clock.monotonic())
         identity.changed = True
 
     def take_certificate(self, body: bytes) -> bool:
@@ -148,14 +151,16 @@ class Beliefs:
             self.identity.floor.root_signed(anchor.root.issued)
 
     def _take_site_certificate(self, body: bytes) -> None:
-        site = read_site_certificate(body).site
-        if site != self.identity.site:
-            raise Refused("wrong_site", site)
+        read, floor = read_site_certificate(body), self.identity.floor
+        if read.site != self.identity.site:
+            raise Refused("wrong_site", read.site)
+        if floor.is_ahead(read.issued, self._clock.monotonic()):
+            raise Refused("issued_in_future", f"the certificate of {read.site}, at {read.issued}")
         certificate = self.identity.anchor.take_site_certificate(body, self.now())
-        self.identity.floor.master_signed(certificate.issued)
+        floor.master_signed(certificate.issued)
 
     def _take_revocations(self, body: bytes) -> None:
         self.identity.anchor.take_revocations(body)
         listed = read_revocations(body)
         if listed.site is None:
-            self.identity.floor.master_signed(listed.issued)
+            self.identity.floor.master_signed(listed.issued, self._clock.monotonic())

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from device_agent import __version__
 from gateway.devices.authority import Authority
+from gateway.devices.enrolled import Enrolled
 from gateway.devices.registry import Registry
 from gateway.devices.site_keys import SiteKeys
 from gateway.devices.sites import SiteBook
@@ -58,6 +59,7 @@ class StationFacts:
         self.broker: Reporting | None = None
         self.downlink: Reporting | None = None
         self.sites_address: str | None = None
+        self.enrolled: Callable[[], Iterable[Enrolled]] = tuple
 
     async def station_view(self) -> dict[str, Any]:
         """The station, as the API shows it."""
@@ -101,6 +103,18 @@ class StationFacts:
     def key_views(self) -> list[dict[str, Any]]:
         """The keys of sites."""
         return self._enrollment.views()
+
+    def undecided(self) -> list[tuple[str, str]]:
+        """State and name of this station's own devices about which an operator must decide."""
+        return [(each.state, each.label) for each in self.enrolled() if each.state in ("pending", "quarantined")]
+
+    def fleet_view(self) -> dict[str, Any]:
+        """What this station is in its fleet."""
+        return self._authority.view()
+
+    def now(self) -> float:
+        """The time that counts, which is never behind what was certainly signed."""
+        return self._authority.now()
 
     def site_views(self) -> list[dict[str, Any]]:
         """The sites below."""

@@ -26,7 +26,7 @@ from gateway.audit.book import AuditBook
 from gateway.audit.policy_notes import PolicyNotes
 from gateway.audit.views import AuditViews
 from gateway.bus import Bus
-from gateway.checks import broker, disk, keys, refusals, uplink
+from gateway.checks import broker, disk, keys, refusals, trust, uplink
 from gateway.config import StationSettings
 from gateway.devices.api_tokens import ApiTokens
 from gateway.devices.authority import Authority
@@ -63,7 +63,7 @@ from upstream.curve import load_or_make
 from upstream.uplink import MasterAddress
 
 Role = Literal["master", "gateway"]
-CHECKS = [disk.check, broker.check, uplink.check, keys.check, refusals.check]
+CHECKS = [disk.check, broker.check, trust.check, uplink.check, keys.check, refusals.check]
 
 
 class Rooms:
@@ -118,8 +118,14 @@ class Rooms:
             writer=writer, reader=reader, bus=bus, registry=self.registry, site_keys=self.site_keys, clock=clock
         )
         self.fleet_revocation = FleetRevocation(
-            authority=self.authority, reject_site=lambda site: self.site_keys.reject(site, None), audit=self.audit
+            authority=self.authority,
+            reject_site=lambda site: self.site_keys.reject(site, None),
+            revoked_sites=self.site_trust.revoked_sites,
+            devices=self.registry.everything,
+            audit=self.audit,
         )
+        self.site_trust.on_revocations(self.fleet_revocation.devices_revoked)
+        self.authority.on_change(self.fleet_revocation.look)
         self.sequence = IssuerSequence()
         self.sealer = Sealer(
             site=name,
@@ -289,9 +295,7 @@ class Rooms:
         return [
             *StationApi(self.facts, CHECKS).operations(),
             *jobs.operations(),
-            *DevicesApi(
-                registry=self.registry, site_book=self.site_book, enrolled=self.known_here
-            ).operations(),
+            *DevicesApi(registry=self.registry, site_book=self.site_book, enrolled=self.known_here).operations(),
             *SitesApi(
                 site_book=self.site_book,
                 site_keys=self.site_keys,

@@ -144,6 +144,7 @@ class Station:
             await stack.enter_async_context(part)
         rooms.downlinks[site.downlink.name] = site.downlink
         rooms.facts.broker, rooms.facts.downlink = site.broker, site.downlink
+        rooms.facts.enrolled = site.enrollment.all
 
     async def _open_sites(self, stack: contextlib.AsyncExitStack, rooms: Rooms, settings: SitesSettings) -> None:
         sites = Sites(

@@ -129,13 +129,20 @@ class SiteRevocations(Struct, frozen=True, tag="site_revocations"):
     body: Proof
 
 
-Told = GroupKeys | LeafRequest | SiteRevocations
+class MasterRevocations(Struct, frozen=True, tag="master_revocations"):
+    """The list of keys that a master has revoked, as the site was told it: masters hear of each other's this way."""
+
+    signer: Kid
+    body: Proof
+
+
+Told = GroupKeys | LeafRequest | SiteRevocations | MasterRevocations
 
 
 class SiteTells(Struct, frozen=True, tag="site_tells"):
     """What of the above is new or has changed since this connection began."""
 
-    entries: Annotated[list[Told], Meta(min_length=1, max_length=3 * (limits.LEAF_SITES + 1))]
+    entries: Annotated[list[Told], Meta(min_length=1, max_length=4 * (limits.LEAF_SITES + 1))]
 
 
 class Reseal(Struct, frozen=True, tag="reseal"):
@@ -191,13 +198,15 @@ class RecordsConfirmed(Struct, frozen=True, tag="records_confirmed"):
 class SiteTrust(Struct, frozen=True, kw_only=True, tag="site_trust"):
     """Whom to believe: the root lists, oldest first, what was revoked, and the site's own certificate.
 
-    ``leaves`` are the certificates of sites behind it. What is empty has not changed since it was last told.
+    ``leaves`` are the certificates of sites behind it. ``group_epoch`` is the newest epoch of the site's group key that
+    is known here. What is empty has not changed since it was last told.
     """
 
     root_lists: Annotated[list[Proof], Meta(max_length=1024)] = []
     certificate: Certificate = b""
     revocations: Annotated[list[Proof], Meta(max_length=2048)] = []
     leaves: Annotated[list[tuple[SiteId, Certificate]], Meta(max_length=limits.LEAF_SITES)] = []
+    group_epoch: Annotated[int, Meta(ge=0, lt=2**32)] = 0
 
 
 class SiteJob(Struct, frozen=True, tag="site_job"):
@@ -289,8 +298,14 @@ def trust_news(now: SiteTrust, before: SiteTrust) -> SiteTrust | None:
         certificate=now.certificate if now.certificate != before.certificate else b"",
         revocations=[body for body in now.revocations if body not in before.revocations],
         leaves=[(site, body) for site, body in now.leaves if known.get(site) != body],
+        group_epoch=now.group_epoch if now.group_epoch != before.group_epoch else 0,
     )
     return news if news != SiteTrust() else None
+
+
+def subject(entry: Told) -> tuple[type, str | bytes]:
+    """Whom an entry is about: it takes the place of the one of its kind before it that was about the same."""
+    return type(entry), entry.signer if isinstance(entry, MasterRevocations) else entry.site
 
 
 def told_frames(entries: Many[Told]) -> Iterator[SiteTells]:

@@ -326,10 +326,10 @@ class Uplink(Part):
         """Group keys and requests: what this master has not been told since this connection began."""
         if self._trust is None:
             return
-        sent: dict[tuple[type, str], frames.Told] = {}
+        sent: dict[tuple[type, str | bytes], frames.Told] = {}
         while True:
             self._trust.changed.clear()
-            known = {(type(entry), entry.site): entry for entry in self._trust.tells()}
+            known = {frames.subject(entry): entry for entry in self._trust.tells()}
             news = [entry for key, entry in known.items() if sent.get(key) != entry]
             for frame in frames.told_frames(news):
                 await self._send(frame)

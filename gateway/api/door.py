@@ -14,6 +14,7 @@ from starlette.datastructures import Headers
 from device_agent.clock import Clock
 from device_agent.errors import PolicyRefused
 from gateway.audit.book import AuditBook, Deed
+from gateway.devices.allowance import Allowance
 from gateway.devices.api_tokens import ApiTokens
 from gateway.devices.policy import Need, Operator, Policy
 from gateway.metrics import Metrics
@@ -28,6 +29,10 @@ FAILURES_SECONDS = 60.0
 """So many wrong tokens of one address in so many seconds are told apart; more are turned away unread."""
 
 ADDRESSES = 1000
+DENIALS_PER_SECOND = 1.0
+DENIALS_BURST = 50.0
+"""Strangers whose visit becomes a row of the audit; beyond that they are only counted, from however many addresses."""
+
 NOBODY = Operator("unknown", frozenset())
 
 
@@ -63,6 +68,7 @@ class Door:
         self._groups: dict[int, tuple[float, frozenset[str]]] = {}
         self._failures: dict[str, tuple[float, int]] = {}
         self._told: dict[tuple[str, str], float] = {}
+        self._denials = Allowance(per_second=DENIALS_PER_SECOND, burst=DENIALS_BURST, clock=self._clock)
 
     @property
     def policy(self) -> Policy:
@@ -132,7 +138,8 @@ class Door:
             )
         if self._metrics is not None:
             self._metrics.refused("api", reason, address)
-        await self.note(Deed(user="unknown", door="api", action="enter", subject=address, verdict="deny", why=what))
+        if self._denials.take():
+            await self.note(Deed(user="unknown", door="api", action="enter", subject=address, verdict="deny", why=what))
         return TokenRefused(
             "this station does not know who is asking",
             found=what,

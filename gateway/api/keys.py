@@ -72,9 +72,9 @@ class KeysApi:
                     "after": "the cursor of the page before",
                 },
             ),
-            _decision("/keys/{name}/accept", "Accept a key", self._accept, body=KeyAcceptance),
-            _decision("/keys/{name}/reject", "Reject a key", self._reject, body=KeyChoice),
-            _decision("/keys/{name}/revoke", "Revoke a key for good", self._revoke, body=KeyReason),
+            _decision("/keys/{name}/accept", "Accept a key", self._accept, "keys.accept", body=KeyAcceptance),
+            _decision("/keys/{name}/reject", "Reject a key", self._reject, "keys.reject", body=KeyChoice),
+            _decision("/keys/{name}/revoke", "Revoke a key for good", self._revoke, "keys.revoke", body=KeyReason),
             Operation(
                 "GET",
                 "/keys/matching",
@@ -86,22 +86,24 @@ class KeysApi:
                 "/keys/matching",
                 "Let those in that claim such a serial number; they stay marked as unproven",
                 self._accept_matching,
+                "keys.accept",
                 body=MatchingDevices,
             ),
             Operation("GET", "/keys/expected", "Keys that are expected", self._expected),
-            _decision("/keys/expected", "Expect keys", self._expect, body=ExpectedList),
+            _decision("/keys/expected", "Expect keys", self._expect, "keys.expect", body=ExpectedList),
             Operation("GET", "/keys/window", "The join window, and why devices may ask", self._window),
-            _decision("/keys/window/open", "Open a join window", self._open, body=WindowTerms),
-            _decision("/keys/window/close", "Close the join window", self._close),
+            _decision("/keys/window/open", "Open a join window", self._open, "keys.window.open", body=WindowTerms),
+            _decision("/keys/window/close", "Close the join window", self._close, "keys.window.close"),
             Operation("GET", "/keys/tokens", "Join tokens, without their secrets", self._tokens),
             _decision(
                 "/keys/tokens",
                 "Make join tokens; their text is said this once",
                 self._new_tokens,
+                "keys.token.new",
                 body=JoinTokenWish,
                 status=201,
             ),
-            _decision("/keys/tokens/{id}/revoke", "End a join token", self._revoke_token),
+            _decision("/keys/tokens/{id}/revoke", "End a join token", self._revoke_token, "keys.token.revoke"),
         ]
 
     # --- looking ---------------------------------------------------------------------------------------------------
@@ -192,9 +194,10 @@ class KeysApi:
         return {"keys": self._views(await here.verdicts.reject(name, wanted.fingerprint, _asker(asked)))}
 
     async def _revoke(self, asked: Asked) -> Answer:
+        # An approver lets in and turns away; what belongs here and works is not his to end.
+        self._need_admin(asked, "only an admin revokes a key")
         name, wanted = asked.path["name"], asked.body
         if self._kind(name, wanted.kind) == "site":
-            self._need_admin(asked, "only an admin revokes a site")
             await self._revoke_site(name, asked.operator.name, asked.operator.door, wanted.why)
             return {"keys": self._sites(name)}
         return {"keys": self._views([await self._here().verdicts.revoke(name, wanted.why, _asker(asked))])}
@@ -295,12 +298,17 @@ class KeysApi:
     def _need_admin(asked: Asked, what: str) -> None:
         if not asked.operator.may("admin"):
             raise PolicyRefused(
-                what, error_id="policy.role", found=asked.operator.role_words(), allowed="the role admin"
+                what, error_id="policy.admin", found=asked.operator.role_words(), allowed="the role admin"
             )
 
 
-def _decision(path: str, summary: str, handler: Handler, body: type[Any] | None = None, status: int = 200) -> Operation:
-    return Operation("POST", path, summary, handler, body=body, status=status, needs="keys")
+def _decision(
+    path: str, summary: str, handler: Handler, action: str, body: type[Any] | None = None, status: int = 200
+) -> Operation:
+    """What was decided is kept with what it changes; under the same word, here, that somebody may not."""
+    return Operation(
+        "POST", path, summary, handler, body=body, status=status, needs="keys", action=action, own_row=True
+    )
 
 
 def _asker(asked: Asked) -> Asker:

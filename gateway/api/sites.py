@@ -32,7 +32,15 @@ class SitesApi:
         return [
             Operation("GET", "/sites", "Accepted sites", self._list),
             Operation("GET", "/sites/{site}", "One site", self._show),
-            Operation("POST", "/sites/{site}/revoke", "Put a site's gateway out for good", self._revoke, body=Reason),
+            Operation(
+                "POST",
+                "/sites/{site}/revoke",
+                "Put a site's gateway out for good",
+                self._revoke,
+                body=Reason,
+                action="sites.revoke",
+                own_row=True,
+            ),
         ]
 
     async def _list(self, _: Asked) -> Answer:

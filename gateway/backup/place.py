@@ -37,7 +37,8 @@ def workshop(state: Path) -> Iterator[Path]:
     folder = state / WORKSHOP
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
-        held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        # Root may do this in a folder that is the gateway's user's: it follows no link that lies there.
+        held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
         raise ConfigInvalid(
             "the state folder cannot be used",
@@ -56,7 +57,7 @@ def workshop(state: Path) -> Iterator[Path]:
                 hint="wait until it has ended",
             )
         for left in folder.iterdir():
-            left.unlink()
+            os.unlink(left.name, dir_fd=held)
         try:
             yield folder
         finally:

@@ -32,5 +32,14 @@ class Facts(Protocol):
     def key_views(self) -> list[dict[str, Any]]:
         """The keys of sites, when this station has sites."""
 
+    def undecided(self) -> list[tuple[str, str]]:
+        """State and name of this station's own devices about which an operator must decide."""
+
     def site_views(self) -> list[dict[str, Any]]:
         """The sites below."""
+
+    def fleet_view(self) -> dict[str, Any]:
+        """What this station is in its fleet, as the API shows it."""
+
+    def now(self) -> float:
+        """The time that counts, in seconds since 1970."""

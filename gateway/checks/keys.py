@@ -1,4 +1,4 @@
-"""Do keys wait for a decision, and do sites claim names that are not theirs?"""
+"""Do keys wait for a decision, do sites claim names that are not theirs, and were two of one device seen?"""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ async def check(facts: Facts) -> list[Finding]:
                     f" --fingerprint {key['fingerprint']}",
                 )
             )
+    findings += _devices(facts.undecided())
     findings += [
         Finding(
             check="sites",
@@ -42,3 +43,29 @@ async def check(facts: Facts) -> list[Finding]:
         if not site["connected"]
     ]
     return findings or [Finding(check="keys", severity="ok", finding="no key and no site wants attention")]
+
+
+def _devices(undecided: list[tuple[str, str]]) -> list[Finding]:
+    waiting = sum(1 for state, _ in undecided if state == "pending")
+    findings = [
+        Finding(
+            check="keys",
+            severity="warning",
+            finding=f"two machines with the identity of {name} were seen, so neither is heard",
+            meaning="one of them is a copy: somebody has read what the other keeps",
+            fix=f"find the real one, and revoke the identity: outstation keys revoke {name}; then it joins anew",
+        )
+        for state, name in undecided
+        if state == "quarantined"
+    ]
+    if waiting:
+        findings.append(
+            Finding(
+                check="keys",
+                severity="info",
+                finding=f"{waiting} {'device waits' if waiting == 1 else 'devices wait'} to be accepted",
+                meaning="they get no job until then",
+                fix="outstation keys list --state pending, then keys accept NAME --fingerprint FINGERPRINT",
+            )
+        )
+    return findings

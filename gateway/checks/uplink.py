@@ -12,7 +12,7 @@ async def check(facts: Facts) -> list[Finding]:
     if uplink is None:
         return []
     if uplink["state"] == "no masters":
-        return [] if view["joined"] else [_not_joined()]
+        return []
     pending = view["spool_pending"]
     if uplink["state"] == "connected":
         return [
@@ -35,13 +35,3 @@ async def check(facts: Facts) -> list[Finding]:
             fix=fixes.get(standing, "check the address and key under masters: in the settings, and the network to it"),
         )
     ]
-
-
-def _not_joined() -> Finding:
-    return Finding(
-        check="uplink",
-        severity="warning",
-        finding="this gateway belongs to no fleet yet",
-        meaning="no device believes it, so it can neither let devices in nor give them jobs",
-        fix="outstation gateway join TOKEN; the token is what `outstation sites token` prints on the master",
-    )

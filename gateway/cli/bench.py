@@ -20,7 +20,6 @@ app = noun(
         purpose="Benchmarks: the product and a lean reference, side by side in one run.",
         examples=[
             ("outstation bench fanout --devices 1000", "one job to 1,000 devices"),
-            ("outstation bench fanout --devices 10000 --repeat 5 --json", "for a record"),
             ("outstation bench trust", "what proving and sealing costs for each device"),
         ],
         exits=EXITS,

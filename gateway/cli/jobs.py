@@ -137,6 +137,8 @@ def show(
             results.add(record)
         return EXIT_OK
     arguments = [shown(value) for value in job.arg] + [f"{safe(name)}={shown(job.kwarg[name])}" for name in job.kwarg]
+    if job.sealed:
+        arguments = ["(its arguments are sealed to its devices)"]
     output.facts(
         [
             ("jid", safe(job.jid)),

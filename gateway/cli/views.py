@@ -41,6 +41,8 @@ class JobView(Struct, frozen=True):
     cancelled: bool = False
     held: bool = False
     why: str = ""
+    sealed: bool = False
+    """Its arguments are for its devices alone, and are not here."""
     accepted: float | None = None
     """When this station took it; ``issued`` is by the clock of whoever made it."""
     closed: float | None = None

@@ -70,6 +70,7 @@ class Admission:
         self._names = Names(self._holder)
         self._turns = [asyncio.Lock() for _ in range(TURNS)]
         self._requests: dict[str, JoinRequest] = {}
+        self._unused: list[int] = []
         self._answers: dict[str, tuple[bytes, bytes]] = {}
         self._respond: Respond = _nobody
 
@@ -120,10 +121,10 @@ class Admission:
         """
         certificate = self._own_certificate()
         name = device.name or self._names.choose(grounds.name, device.did, device.serial, device.model)
-        place = device.place if device.place >= 0 else self._registry.place_for(name)
         most = min(certificate.policy.devmax, limits.DEVICES_PER_STATION)
-        if device.state not in BELONGING and (self._book.belonging >= most or place >= limits.DEVICES_PER_STATION):
+        if device.state not in BELONGING and self._book.belonging >= most:
             raise Refused("full", f"this site has taken the {self._book.belonging} devices that it may have")
+        place = self._place_for(device, name)
         now = self._authority.now()
         accepted = replace(
             device,
@@ -137,10 +138,14 @@ class Admission:
             accepted_at=now,
             detail="",
         )
-        accepted = replace(accepted, certificate=self._certify(accepted, certificate))
         answer = None
-        if request is not None:
-            accepted, answer = self._answer(accepted, request, secret)
+        try:
+            accepted = replace(accepted, certificate=self._certify(accepted, certificate))
+            if request is not None:
+                accepted, answer = self._answer(accepted, request, secret)
+        except Refused:
+            self._give_back(device, name, place)
+            raise
         self._book.reserve(name, device.did)
         try:
             await self._journal.commit(
@@ -156,6 +161,22 @@ class Admission:
         if request is not None and request.first_use:
             log.warning("this device believes whoever answers first name=%s did=%s", accepted.name, accepted.did)
         return accepted, answer
+
+    def _place_for(self, device: Enrolled, name: str) -> int:
+        """Its place, or one that nobody ever had. Raises ``Refused``."""
+        if device.place >= 0:
+            return device.place
+        is_new = self._registry.own_device(name) is None
+        place = self._unused.pop() if is_new and self._unused else self._registry.place_for(name)
+        if place >= limits.DEVICES_PER_STATION:
+            self._give_back(device, name, place)
+            raise Refused("full", f"this site has given out the {limits.DEVICES_PER_STATION} places that it has")
+        return place
+
+    def _give_back(self, device: Enrolled, name: str, place: int) -> None:
+        """Nobody was told of this place: whoever asks in vain again and again must not use up those of others."""
+        if device.place < 0 and self._registry.own_device(name) is None:
+            self._unused.append(place)
 
     async def answer_again(self, device: Enrolled, request: JoinRequest, secret: bytes | None) -> bytes:
         """Answer a device that belongs here and asks again: same name and place, a fresh password.

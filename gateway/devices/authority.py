@@ -50,6 +50,8 @@ class Authority(Part):
         self._joined = self._files.joined()
         self.anchor = Anchor(self._joined.root if self._joined else None)
         self._floor = Floor(self._files.floor())
+        self._signed = 0
+        """The time that what counts now was certainly signed after."""
         self._unjudged: list[bytes] = []
         self._owed: set[str] = set()
         self._calls: list[Call] = []
@@ -68,8 +70,13 @@ class Authority(Part):
     # --- asked by everybody ----------------------------------------------------------------------------------------
 
     def now(self) -> float:
-        """Seconds since 1970: the wall clock, but never before what was certainly signed in the past."""
-        return max(self._clock.wall(), float(self._floor.value))
+        """Seconds since 1970: the wall clock, but never before what was certainly signed in the past.
+
+        Where the wall clock is behind that, as on a machine that has none, time goes on from what was kept. Otherwise
+        what was kept does not count: the clock may have run ahead for a while, and was set right again.
+        """
+        wall = self._clock.wall()
+        return wall if wall >= self._signed else self._floor.now(self._clock.monotonic())
 
     @property
     def master(self) -> MasterKey | None:
@@ -149,6 +156,7 @@ class Authority(Part):
             "masters": [master.name for master in self.anchor.masters],
             "roles": list(self.roles()),
             "grants": list(certificate.policy.fun) if certificate else [],
+            "certified": certificate.issued if certificate else None,
             "expires": certificate.expires if certificate else None,
         }
 
@@ -306,10 +314,16 @@ class Authority(Part):
         self._owed.clear()
 
     def _raise_floor(self) -> None:
-        if self.anchor.root is not None:
-            self._floor.root_signed(self.anchor.root.issued)
-        if self.certificate is not None:
-            self._floor.master_signed(self.certificate.issued)
+        monotonic = self._clock.monotonic()
+        passed = self._floor.now(monotonic)
+        root, certificate = self.anchor.root, self.certificate
+        if root is not None:
+            self._floor.root_signed(root.issued)
+            self._signed = root.issued
+        if certificate is not None and root is not None:
+            self._floor.master_signed(certificate.issued)
+            self._signed = max(root.issued, min(certificate.issued, root.issued + MASTER_LIMIT_SECONDS))
+        self._floor.told(passed, monotonic)
 
     async def _keep_time(self) -> None:
         while True:
@@ -318,6 +332,7 @@ class Authority(Part):
             if self.anchor.root is not None:
                 # A clock that once ran far ahead must not end everything for good.
                 passed = min(passed, self.anchor.root.issued + MASTER_LIMIT_SECONDS)
+            self._floor.told(passed, self._clock.monotonic())
             try:
                 async with self._installing:
                     await self._write_owed()

@@ -35,6 +35,12 @@ def record_of(row: Sequence[Any]) -> DeviceRecord:
     )
 
 
+def away(device: Device) -> DeviceRecord:
+    """What a site would say of this device if it were not here."""
+    site, name, link, _, agent, grains, _, *rest = device.row()
+    return record_of((site, name, link, agent, grains, False, *rest))
+
+
 def told_by(link: str, record: DeviceRecord, first_seen: float, revision: int) -> Device:
     """The device that the site at the other end of a link tells of."""
     return Device(

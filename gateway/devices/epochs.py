@@ -84,7 +84,7 @@ class Epochs(Part):
         self._held = {number: _Epoch(number, key, made, bool(flag)) for number, key, made, flag in rows}
         self._masters = self._counting_masters()
         await self.look()
-        self._authority.on_change(self._look_at_masters)
+        self._authority.on_change(self._look)
         self.spawn(self._run(), "rotate")
         self.spawn(self._tell(), "tell")
 
@@ -146,15 +146,15 @@ class Epochs(Part):
 
     # --- another one -----------------------------------------------------------------------------------------------
 
-    async def rotate(self, *, revocation: bool = False) -> int:
+    async def rotate(self, *, revocation: bool = False, above: int = 0) -> int:
         """Make another group key, on disk before it counts, and tell every device that is here. Raises ``StoreFailed``.
 
-        ``revocation``: devices let go of the one before at once.
+        ``revocation``: devices let go of the one before at once. Its number is higher than ``above``.
         """
         async with self._rotating:
             kid, now = self._authority.signing.kid, self._authority.now()
             held = self._held if kid == self._kid else {}
-            number = max(held, default=0) + 1
+            number = max(above, max(held, default=0)) + 1
             before = [epoch for epoch in held.values() if epoch.number == number - 1]
             # A device may have missed the one before, and its flag with it.
             urgent = any(epoch.revocation and now - epoch.made < PREVIOUS_SECONDS for epoch in before)
@@ -167,22 +167,30 @@ class Epochs(Part):
         log.info("group key changed epoch=%d revocation=%s", number, fresh.revocation)
         return number
 
+    async def go_above(self, known: int) -> None:
+        """A master knows this epoch of this site, and takes none but a higher one. Raises ``StoreFailed``.
+
+        It can be above our own when our store was lost or is an older one. What is above the time in seconds is no
+        count of keys: nobody may use the numbers up.
+        """
+        if self.epoch < known <= self._authority.now():
+            await self.rotate(above=known)
+
     async def look(self) -> None:
-        """Make another key where one is due: the site's signing key changed, or this one is thirty days old."""
+        """Make another key where one is due: the site's signing key changed, a master was dropped, this one is old."""
+        before, masters = self._masters, self._counting_masters()
         is_ours = self._held and self._kid == self._authority.signing.kid
-        if not is_ours or not -ROTATE_SECONDS < self._authority.now() - self.made < ROTATE_SECONDS:
+        is_old = not is_ours or not -ROTATE_SECONDS < self._authority.now() - self.made < ROTATE_SECONDS
+        if is_old or before - masters:
             await self.rotate()
+        self._masters = masters
 
     def _counting_masters(self) -> set[bytes]:
         return {master.kid for master in self._authority.anchor.masters}
 
-    async def _look_at_masters(self) -> None:
-        """A master that was dropped reads no further: it knows the key that there is."""
-        before, masters = self._masters, self._counting_masters()
+    async def _look(self) -> None:
         try:
-            if before - masters:
-                await self.rotate()
-            self._masters = masters
+            await self.look()
         except StoreFailed as error:
             log.error("group key not changed, tried again error=%s", error)
 
@@ -217,11 +225,7 @@ class Epochs(Part):
     async def _run(self) -> None:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            try:
-                await self._look_at_masters()
-                await self.look()
-            except StoreFailed as error:
-                log.error("group key not changed error=%s", error)
+            await self._look()
 
 
 def master_info(site: str, kid: bytes, epoch: int) -> bytes:

@@ -139,7 +139,10 @@ class Shape:
 
 @dataclass(frozen=True)
 class Rule:
-    """One thing that is granted. An empty ``hours`` is always, empty ``users`` and ``groups`` are everybody."""
+    """One thing that is granted. An empty ``hours`` is always, empty ``users`` and ``groups`` are everybody.
+
+    ``sealed``: also jobs of which this station sees neither function nor arguments, only what their issuer says of it.
+    """
 
     functions: tuple[str, ...]
     arguments: tuple[tuple[str, tuple[Shape, ...]], ...] = ()
@@ -149,6 +152,7 @@ class Rule:
     users: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     hold: bool = False
+    sealed: bool = False
 
     def refusal(self, asked: _Asked) -> tuple[int, Deny] | None:
         """Why a job does not fit, and how far it came; None when it fits."""
@@ -159,9 +163,14 @@ class Rule:
             return 0, Deny(f"no rule is for {operator.name}")
         if not any(_grants(glob, asked.fun) for glob in self.functions):
             return 1, Deny(f"no rule grants {asked.fun}")
+        if asked.hidden and not self.sealed:
+            return 2, Deny(
+                f"{asked.fun} is not granted in a job that only its devices can read",
+                "one without --sealed, or a rule with sealed: true",
+            )
         shapes = [shape for glob, listed in self.arguments if _matches(glob, asked.fun) for shape in listed]
-        if any(_matches(glob, asked.fun) for glob, _ in self.arguments) and not any(
-            shape.fits(asked.arg, asked.kwarg) for shape in shapes
+        if any(_matches(glob, asked.fun) for glob, _ in self.arguments) and (
+            asked.hidden or not any(shape.fits(asked.arg, asked.kwarg) for shape in shapes)
         ):
             return 2, Deny(f"{asked.fun} is not granted with these arguments", _shape_words(shapes))
         outside = [device for device in asked.target if not matches_any(self.targets, device)]
@@ -195,6 +204,7 @@ class _Asked:
     target: Sequence[str]
     sites: Sequence[str]
     now: float
+    hidden: bool
 
 
 @dataclass(frozen=True)
@@ -228,9 +238,14 @@ class Policy:
         target: Sequence[str],
         sites: Sequence[str],
         now: float,
+        *,
+        hidden: bool = False,
     ) -> Verdict:
-        """The verdict on a job. ``target`` are the ids of the devices it means, ``sites`` where these are."""
-        asked = _Asked(operator, fun, arg, kwarg, target, sites, now)
+        """The verdict on a job. ``target`` are the ids of the devices it means, ``sites`` where these are.
+
+        ``hidden``: what it does is sealed to its devices, and ``fun`` only what its issuer says.
+        """
+        asked = _Asked(operator, fun, arg, kwarg, target, sites, now, hidden)
         if operator.door == "above":
             return Allow() if self.centre is None else _first_that_fits(self.centre, asked)
         if "admin" in operator.roles:

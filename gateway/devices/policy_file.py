@@ -41,8 +41,8 @@ class ShapeTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     optional: dict[str, Glob] = {}
 
 
-class CentreRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A rule for jobs from above."""
+class JobRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What every rule can say."""
 
     functions: Annotated[list[FunctionGlob], Meta(min_length=1, max_length=MANY)]
     arguments: dict[FunctionGlob, list[ShapeTable]] = {}
@@ -53,7 +53,13 @@ class CentreRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     hold: bool = False
 
 
-class OperatorRule(CentreRule, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CentreRule(JobRule, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A rule for jobs from above, which may be sealed to devices alone."""
+
+    sealed: bool = False
+
+
+class OperatorRule(JobRule, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A rule for operators here, who also have groups."""
 
     groups: Annotated[list[WordGlob], Meta(max_length=MANY)] = []
@@ -146,7 +152,7 @@ def _roles(roles: Role | list[Role]) -> frozenset[Role]:
     return frozenset(roles) if isinstance(roles, list) else frozenset({roles})
 
 
-def _rule(table: CentreRule) -> Rule:
+def _rule(table: CentreRule | OperatorRule) -> Rule:
     return Rule(
         functions=tuple(table.functions),
         arguments=tuple(
@@ -165,6 +171,7 @@ def _rule(table: CentreRule) -> Rule:
         users=tuple(table.users),
         groups=tuple(table.groups) if isinstance(table, OperatorRule) else (),
         hold=table.hold,
+        sealed=table.sealed if isinstance(table, CentreRule) else False,
     )
 
 

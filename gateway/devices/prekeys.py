@@ -57,6 +57,8 @@ class Prekeys(Part):
             self._held[prekey_id(key.public)] = _Held(key, made)
         await self._writer.commit([(_FORGET, [()])])
         await self.renew()
+        # A station may only now have learned what time it is.
+        self._authority.on_change(self._look)
         self.spawn(self._run(), "renew")
 
     def on_change(self, call: Callable[[], None]) -> None:
@@ -107,13 +109,16 @@ class Prekeys(Part):
     def _newest(self) -> tuple[bytes, _Held]:
         return max(self._held.items(), key=lambda entry: entry[1].made)
 
+    async def _look(self) -> None:
+        try:
+            await self.renew()
+        except StoreFailed as error:
+            log.error("prekeys not renewed error=%s", error.found)
+
     async def _run(self) -> None:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            try:
-                await self.renew()
-            except StoreFailed as error:
-                log.error("prekeys not renewed error=%s", error.found)
+            await self._look()
 
 
 def _is_over(held: _Held, now: float) -> bool:

@@ -19,7 +19,7 @@ from device_agent.protocol import limits
 from device_agent.protocol.messages import Beat, Event, Gone, Hello, decode_stored
 from gateway.bus import Bus
 from gateway.devices.device import PUT_DEVICE, Device
-from gateway.devices.device_records import RECORDS_AFTER, record_of, told_by
+from gateway.devices.device_records import RECORDS_AFTER, away, record_of, told_by
 from gateway.devices.presence_events import presence_events
 from gateway.metrics import Metrics
 from gateway.store.reader import Reader
@@ -254,13 +254,13 @@ class Registry(Part):
         return self._own.get(device) if site == self._site else self._below.get((site, device))
 
     def below(self, link: str) -> list[Device]:
-        """The devices that a site below answers for, as last told."""
-        return [device for device in self._below.values() if device.link == link]
+        """The devices that a site below answers for, as last told; none that it has revoked."""
+        return [device for device in self._below.values() if device.link == link and device.state != REVOKED]
 
     def everything(self) -> Iterable[Device]:
-        """Every known device, own ones first."""
+        """Every device that belongs here or below, own ones first."""
         yield from self._own.values()
-        yield from self._below.values()
+        yield from (device for device in self._below.values() if device.state != REVOKED)
 
     def link_of(self, site: str) -> str | None:
         """The site below through which this (leaf) site is reached, if it is known."""
@@ -308,6 +308,10 @@ class Registry(Part):
         for device in taken:
             self._below[device.site, device.id] = device
         self._changed.set()
+
+    async def site_forgot(self, link: str) -> None:
+        """A site has a new store: none of its devices is known to be here until it says so again."""
+        await self.keep_records(link, [away(device) for device in self.below(link) if device.present], [])
 
     async def flush(self) -> None:
         """Put changed rows and the events about them on disk. Raises ``StoreFailed``; then they stay changed."""

@@ -117,6 +117,9 @@ class SiteKeys(Part):
         except Refused as refusal:
             self._metrics.refused("uplink", refusal.reason, f"{site}@{address}", refusal.detail)
             return "denied"
+        if asked is not None and self._trust is not None and self._trust.revoked(asked.sig):
+            self._metrics.refused("uplink", "revoked", f"{site}@{address}", f"key {fingerprint(key)}")
+            return "rejected"
         async with self._deciding:
             claim = Claim(site, key, address, asked, self._vouched(site, key, address, asked, certificate))
             return await self._judge(claim)

@@ -17,6 +17,7 @@ from device_agent.clock import Clock
 from device_agent.errors import OutstationError, PolicyRefused, Refused
 from device_agent.parts import Part
 from device_agent.trust import hpke
+from device_agent.trust.keys import kid as kid_of
 from device_agent.trust.revocations import read_revocations
 from device_agent.trust.site_certificate import SiteCertificate, read_site_certificate
 from device_agent.trust.site_request import SiteRequest
@@ -39,6 +40,7 @@ LOOK_SECONDS = 3600.0
 
 Call = Callable[[], Awaitable[None]]
 TakeRequest = Callable[[str, frames.LeafRequest], Awaitable[None]]
+DevicesRevoked = Callable[[str, frozenset[bytes]], Awaitable[None]]
 
 
 class SiteTrust(Part):
@@ -64,10 +66,13 @@ class SiteTrust(Part):
         self._clock = clock
         self._entries: dict[str, SiteEntry] = {}
         self._group_keys: dict[str, tuple[int, frames.GroupKeys, tuple[int, bytes] | None]] = {}
+        self._leaves: dict[str, list[SiteEntry]] | None = None
+        self._lists: tuple[int, dict[str | None, list[bytes]]] | None = None
         self._calls: list[Call] = []
         self.changing = asyncio.Lock()
         """Held from reading an entry until its change is kept."""
         self._take_request: TakeRequest = _nobody
+        self._devices_revoked: DevicesRevoked = _not_a_master
 
     async def open(self) -> None:
         """Load the sites, and believe their certificates again."""
@@ -86,6 +91,10 @@ class SiteTrust(Part):
     def on_change(self, call: Call) -> None:
         """Call whenever there is news for the sites or for the masters."""
         self._calls.append(call)
+
+    def on_revocations(self, call: DevicesRevoked) -> None:
+        """Call with a site and the keys of the devices that it has revoked."""
+        self._devices_revoked = call
 
     def on_request(self, call: TakeRequest) -> None:
         """Call with a relay's name when it brings the request of a site behind it."""
@@ -147,16 +156,36 @@ class SiteTrust(Part):
         entry = self._entries.get(site)
         leaves = [
             (leaf.site, leaf.certificate)
-            for leaf in self.entries()
-            if leaf.link == site and leaf.is_leaf and leaf.certificate and leaf.state == "accepted"
+            for leaf in self._behind(site)
+            if leaf.certificate and leaf.state == "accepted"
         ]
-        concerned = {None, site, *(name for name, _ in leaves)}
+        listed, concerned = self._lists_by_site(), (None, site, *(name for name, _ in leaves))
         return frames.SiteTrust(
             root_lists=list(anchor.root_lists),
             certificate=entry.certificate if entry is not None and entry.state == "accepted" else b"",
-            revocations=[body for body in anchor.revocation_lists() if _site_of(body) in concerned],
+            revocations=[body for name in concerned for body in listed.get(name, ())],
             leaves=leaves,
+            group_epoch=entry.group.epoch if entry is not None and entry.group is not None else 0,
         )
+
+    def _behind(self, link: str) -> list[SiteEntry]:
+        """The sites behind a relay, by name: looked up, since each change of one makes every site be told anew."""
+        if self._leaves is None:
+            self._leaves = {}
+            for entry in self.entries():
+                if entry.is_leaf:
+                    self._leaves.setdefault(entry.link, []).append(entry)
+        return self._leaves.get(link, [])
+
+    def _lists_by_site(self) -> dict[str | None, list[bytes]]:
+        """The lists of revoked keys that count, by site; those of masters under None."""
+        generation = self._authority.anchor.generation
+        if self._lists is None or self._lists[0] != generation:
+            found: dict[str | None, list[bytes]] = {}
+            for body in self._authority.anchor.revocation_lists():
+                found.setdefault(_site_of(body), []).append(body)
+            self._lists = (generation, found)
+        return self._lists[1]
 
     def speaks_for(self, link: str, site: str) -> bool:
         """Whether this site is the one at the end of the link, or known to be behind it."""
@@ -164,6 +193,9 @@ class SiteTrust(Part):
 
     async def told(self, site: str, told: frames.Told) -> None:
         """A site told its group key or its revocations, or asks for one behind it. Raises ``Refused``."""
+        if isinstance(told, frames.MasterRevocations):
+            await self._take_masters_list(told.body)
+            return
         if told.site != site and not self._registry.bind(told.site, site):
             raise Refused("foreign_site", f"{site} speaks for {told.site}")
         match told:
@@ -175,12 +207,21 @@ class SiteTrust(Part):
                 if _site_of(body) != told.site:
                     raise Refused("wrong_site", f"{told.site} brings the list of {_site_of(body)}")
                 await self._authority.install(revocations=[body])
+                await self._devices_revoked(told.site, read_revocations(body).kids)
 
     def need_certifier(self, site: str) -> None:
         """Raises ``PolicyRefused`` where this station may not certify sites."""
         site_certifying.need_certifier(self._authority, site)
 
     # --- used by whoever admits sites ------------------------------------------------------------------------------
+
+    def revoked_sites(self) -> list[str]:
+        """Sites that are accepted here, and whose signing key was revoked."""
+        return [entry.site for entry in self.entries() if entry.state == "accepted" and self.revoked(entry.identity)]
+
+    def revoked(self, identity: bytes) -> bool:
+        """Whether the signing key of a site was revoked by the fleet or by any of its masters."""
+        return bool(identity) and self._authority.anchor.device_revoked(kid_of(identity), "")
 
     def is_news(self, site: str, certificate: bytes) -> bool:
         """Whether this may be a newer certificate of the site than is known here. Raises ``Refused``."""
@@ -227,7 +268,7 @@ class SiteTrust(Part):
     async def keep(self, entry: SiteEntry, beside: Sequence[Statement] = ()) -> None:
         """Put what is known of a site on disk, together with ``beside``; from then on it counts. ``tell`` it after."""
         await self._writer.commit([entry.put(), *beside])
-        self._entries[entry.site] = entry
+        self._entries[entry.site], self._leaves = entry, None
 
     async def tell(self) -> None:
         """There is news for the sites or for the masters."""
@@ -251,6 +292,16 @@ class SiteTrust(Part):
         await self.tell()
 
     # --- inside ----------------------------------------------------------------------------------------------------
+
+    async def _take_masters_list(self, body: bytes) -> None:
+        if _site_of(body) is not None:
+            raise Refused("wrong_site", f"the list of {_site_of(body)} in the place of a master's")
+        try:
+            await self._authority.install(revocations=[body])
+        except Refused as refusal:
+            # A site that was away for long has an older one.
+            if refusal.reason != "rollback":
+                raise
 
     async def _keep_group(self, link: str, group: frames.GroupKeys) -> None:
         certificate = self._authority.anchor.take_site_certificate(group.certificate, self._authority.now())
@@ -304,6 +355,7 @@ class SiteTrust(Part):
             fresh = [entry for entry in fresh if site_certifying.certify(self._authority, entry)]
             await self._writer.commit([entry.put() for entry in fresh])
             self._entries.update({entry.site: entry for entry in fresh})
+            self._leaves = None
         if fresh:
             await self.tell()
 
@@ -337,3 +389,7 @@ def _site_of(body: bytes) -> str | None:
 
 async def _nobody(link: str, request: frames.LeafRequest) -> None:
     """Until somebody admits sites behind relays."""
+
+
+async def _not_a_master(site: str, kids: frozenset[bytes]) -> None:
+    """Until somebody keeps a list for the whole fleet."""

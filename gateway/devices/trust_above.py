@@ -16,7 +16,7 @@ from device_agent.trust.site_certificate import SiteCertificate
 from gateway.devices.authority import Authority
 from gateway.devices.site_entry import sign_group_keys
 from gateway.devices.site_trust import SiteTrust
-from upstream.frames import GroupKeys, LeafRequest, SiteRevocations, Told
+from upstream.frames import GroupKeys, LeafRequest, MasterRevocations, SiteRevocations, Told
 from upstream.frames import SiteTrust as SiteTrustFrame
 from upstream.ports import Refusals
 
@@ -31,6 +31,9 @@ class GroupSource(Protocol):
 
     def for_masters(self) -> tuple[int, list[tuple[bytes, bytes]]]:
         """The newest epoch, and its key sealed to each master by the master's kid."""
+
+    async def go_above(self, known: int) -> None:
+        """A master knows this epoch: when it is above our own, the next key is made, and counted from there."""
 
 
 class TrustAbove:
@@ -82,9 +85,11 @@ class TrustAbove:
                 told.append(entry.group)
         concerned = {self._authority.site, *(entry.site for entry in leaves)}
         for body in self._authority.anchor.revocation_lists():
-            site = read_revocations(body).site
-            if site in concerned:
-                told.append(SiteRevocations(site, body))
+            listed = read_revocations(body)
+            if listed.site is None:
+                told.append(MasterRevocations(listed.kid, body))
+            elif listed.site in concerned:
+                told.append(SiteRevocations(listed.site, body))
         return told
 
     async def told(self, trust: SiteTrustFrame, master: str) -> None:
@@ -98,6 +103,8 @@ class TrustAbove:
         for site, body in trust.leaves:
             if self._sites is not None:
                 await self._taken(self._sites.keep_certificate(site, body), master)
+        if self._groups is not None and trust.group_epoch:
+            await self._taken(self._groups.go_above(trust.group_epoch), master)
 
     async def _taken(self, taking: Awaitable[object], master: str) -> None:
         try:

@@ -253,7 +253,13 @@ class Verdicts:
 
     async def _reject(self, device: Enrolled, asker: Asker) -> Enrolled:
         async with self._admission.turn(device.did):
-            rejected = replace(self._book.get(device.did) or device, state="rejected")
+            # Asked again: whoever had the turn before may have let it in.
+            current = self._book.get(device.did) or device
+            if current.state != "pending":
+                raise UsageInvalid(
+                    f"the device {device.did} has changed meanwhile", found=current.state, hint="outstation keys list"
+                )
+            rejected = replace(current, state="rejected")
             await self._journal.commit(
                 [putting([rejected])],
                 [self._journal.key(rejected, "reject"), self._journal.auth(rejected, "reject")],
@@ -304,15 +310,19 @@ class Verdicts:
             )
             # It counts at once; what is on disk follows, or it counts no more.
             self._book.put(revoked)
+            # Its successor may ask already under the same name: it waits until the registry has let go of this one.
+            self._book.reserve(device.name, did)
             self._admission.forget(did)
         # Not in the device's turn: who carries it out may itself wait for one.
         try:
             await put_out([did], statements)
+            self._registry.forget(device.name)
         except OutstationError:
             async with self._admission.turn(did):
                 self._book.put(device)
             raise
-        self._registry.forget(device.name)
+        finally:
+            self._book.release(device.name)
         await tell()
         self._after()
         log.warning("device revoked name=%s did=%s by=%s why=%s", device.name, did, asker.user, why)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from device_agent.protocol.links import Parcel
 from device_agent.trust import notices
 from device_agent.trust.deliveries import cancel_delivery, job_delivery
+from device_agent.trust.revocations import read_revocations
 from gateway.devices.authority import Authority
 from gateway.devices.prekeys import Prekeys
 
@@ -64,6 +65,11 @@ class Sealing:
         certificate, anchor = self._authority.certificate, self._authority.anchor
         if certificate is None:
             return None
+        # Of other sites, those below a relay, devices here know nothing; of many root lists the newest lead on.
+        concerning = [body for body in anchor.revocation_lists() if read_revocations(body).site in {None, self._site}]
         return notices.bundle(
-            anchor.root_lists, [certificate.body], self._prekeys.body, anchor.revocation_lists()[: notices.LISTED]
+            anchor.root_lists[-notices.LISTED :],
+            [certificate.body],
+            self._prekeys.body,
+            concerning[: notices.LISTED],
         )

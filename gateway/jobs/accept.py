@@ -130,7 +130,8 @@ class Acceptance:
             )
         target = compile_target(request.tgt, request.tgt_type)
         expires_in = self._life(request)
-        now = self._clock.wall()
+        # Not the wall clock: devices would take a job for expired that a machine without a clock issued.
+        now = self._sealer.now()
         draft = Job(
             jid=self._jids.next(now),
             tgt=request.tgt,
@@ -200,7 +201,7 @@ class Acceptance:
             job = decode_job(parcel.definition)
             if await self._known(job.jid):
                 self._metrics.add("jobs_repeated")
-                await self._take_seals(job, parcel)
+                await self._take_seals(job.jid, parcel)
                 return
             self._sealer.check(job, parcel.sealed)
             if len(self._open_jobs) >= limits.OPEN_JOBS or self.draining:
@@ -217,15 +218,16 @@ class Acceptance:
         except StationFailed as error:
             self._metrics.refused("uplink", "store_failed", master, error.what)
 
-    async def _take_seals(self, job: Job, parcel: Parcel) -> None:
-        opened = self._open_jobs.get(job.jid)
+    async def _take_seals(self, jid: str, parcel: Parcel) -> None:
+        opened = self._open_jobs.get(jid)
         if opened is None or opened.origin != ABOVE or opened.sealed == list(parcel.sealed):
             return
-        self._sealer.check(job, parcel.sealed)
+        # Against the job that was taken, which the policy has judged: a repeat may say anything.
+        self._sealer.check(opened.job, parcel.sealed)
         renewed = {(entry.site, entry.device) for entry in parcel.sealed}
         kept = [entry for entry in opened.sealed if (entry.site, entry.device) not in renewed]
         sealed = [*kept, *parcel.sealed]
-        await self._writer.commit([(PUT_SEALS, [(job.jid, encode_value(sealed))])])
+        await self._writer.commit([(PUT_SEALS, [(jid, encode_value(sealed))])])
         opened.sealed = sealed
         opened.look_at = 0.0
         self._kick()

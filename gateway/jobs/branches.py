@@ -67,6 +67,7 @@ class Branches:
 
     async def site_forgot(self, site: str) -> None:
         """A site is back with a new store: what it knew of the jobs it had answered is lost with the old one."""
+        await self._registry.site_forgot(site)
         verdict = Verdict(Outcome.UNKNOWN, "the site lost its store after it took the job")
         for opened in self._open_jobs:
             branch = opened.branches.get(site)

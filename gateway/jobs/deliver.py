@@ -134,7 +134,9 @@ class Delivery(Part):
         if opened is None or waiting is None:
             return
         waiting.state = State.QUEUED
-        waiting.due = self._clock.monotonic() + RESEAL_SECONDS
+        # Each costs a seal and a row: a device that never can take it is sent it ever more rarely.
+        wait = RESEAL_SECONDS * 2.0 ** min(max(waiting.tries - 1, 0), 8)
+        waiting.due = self._clock.monotonic() + min(limits.RESEND_CEILING_SECONDS, wait)
         opened.look_at = min(opened.look_at, waiting.due)
         await self._reseal.renew(opened, self._site, reason)
 

@@ -173,7 +173,11 @@ class Permission:
         return [device for device in self._registry.everything() if target.matches(device.id, device.grains)]
 
     def _judged(self, operator: Operator, job: Job, ids: list[str], sites: list[str]) -> Verdict:
-        return self._policy().judge(operator, job.fun, job.arg, job.kwarg, ids, sites, self._clock.wall())
+        # Whoever issues a sealed job here says here what it does; of one from above there is only its issuer's word.
+        hidden = job.sealed and operator.door == "above"
+        return self._policy().judge(
+            operator, job.fun, job.arg, job.kwarg, ids, sites, self._clock.wall(), hidden=hidden
+        )
 
     def _reaches(self, verdict: Allow | Hold, site: str) -> bool:
         """Whether a site below is one of those that are granted, or the way to one."""

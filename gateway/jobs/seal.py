@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from device_agent.errors import PolicyRefused, Refused
 from device_agent.protocol.links import Parcel, Sealed
-from device_agent.protocol.messages import Job, encode
+from device_agent.protocol.messages import Job, decode_job, encode
 from device_agent.trust import policy, signed_job
 from device_agent.trust.replay import next_seq
 from device_agent.trust.signed_job import JobHeader, Order
@@ -66,6 +66,10 @@ class Sealer:
         self._sequence = sequence
 
     # --- jobs issued here ------------------------------------------------------------------------------------------
+
+    def now(self) -> float:
+        """The time that a job is issued at: the one by which devices judge what this station signs."""
+        return self._authority.now()
 
     def longest(self) -> float | None:
         """The longest life of a job issued here, in seconds; None where nothing but the product's own limit counts."""
@@ -228,6 +232,11 @@ class Sealer:
 def public(job: Job) -> Job:
     """A job as the stations on its way may know it: without the arguments that only a device may read."""
     return replace(job, arg=[], kwarg={}) if job.sealed else job
+
+
+def is_told_of(body: bytes, told: bytes) -> bool:
+    """Whether a definition that came from elsewhere is that of this job; a sealed one is told without its arguments."""
+    return told in (body, encode(public(decode_job(body))))
 
 
 def _order(job: Job) -> Order:

@@ -11,6 +11,7 @@ from device_agent.protocol.messages import Job, decode_job, decode_stored
 from device_agent.protocol.outcomes import State
 from gateway.devices.sites import SiteBook
 from gateway.jobs.open_jobs import BranchState, OpenJob, OpenJobs
+from gateway.jobs.seal import public
 from gateway.store.reader import Reader
 
 MISSING_SHOWN = 100
@@ -94,7 +95,8 @@ class JobViews:
     ) -> dict[str, Any]:
         job = decode_job(body)
         opened = self._open_jobs.get(jid)
-        view = _definition(job, origin, accepted, closed, bool(cancelled))
+        # Whoever may look at jobs is not whom the arguments of a sealed one are for.
+        view = _definition(public(job), origin, accepted, closed, bool(cancelled))
         view["held"] = bool(held) and closed is None
         last = await self._reader.rows(
             "SELECT outcome, count(*), max(ended) FROM outcomes WHERE jid = ? GROUP BY outcome", (jid,)
@@ -190,6 +192,7 @@ def _definition(job: Job, origin: str, accepted: float, closed: float | None, ca
         "late": job.late,
         "run_limit": job.run_limit,
         "why": job.why,
+        "sealed": job.sealed,
         "accepted": accepted,
         "closed": closed,
         "cancelled": cancelled,

@@ -41,6 +41,7 @@ from gateway.jobs.close import Closing
 from gateway.jobs.expect import digest
 from gateway.jobs.open_jobs import ABOVE, LOCAL, Branch, BranchState, OpenJob, OpenJobs
 from gateway.jobs.record import new_event, outcome_statement, return_event
+from gateway.jobs.seal import is_told_of
 from gateway.metrics import Metrics
 from gateway.spool.queue import Spool
 from gateway.store.reader import Reader
@@ -162,9 +163,8 @@ class Inbox:
             case JobDefinition():
                 known = await self._known_body(item, batch)
                 if known is not None:
-                    if known != item.job:
+                    if not is_told_of(known, item.job):
                         raise Refused("jid_taken", decode_job(item.job).jid)
-                    # It came from here, or by another site before.
                     await self._join(decode_job(item.job).jid, batch)
                     return []
                 opened = self._opened(batch, item)
@@ -201,7 +201,7 @@ class Inbox:
         return bytes(rows[0][0]) if rows else None
 
     async def _join(self, jid: str, batch: _Batch) -> None:
-        """Another site has part in a job that a third station issued: each site that tells of it gets its branch."""
+        """A job that is known here: of one that a third station issued, each site that tells of it gets its branch."""
         opened = self._open_jobs.get(jid)
         if opened is not None:
             foreign, has_part = opened.origin not in (LOCAL, ABOVE), batch.site in opened.branches

@@ -8,10 +8,12 @@ What broke a target is kept in tests/fuzz/finds, from where every run of the tes
 from __future__ import annotations
 
 import argparse
+import contextlib
 import re
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -22,7 +24,9 @@ from tests.fuzz.files import FINDS
 
 FIGURE = re.compile(r"^stat::(\w+):\s+(\d+)$", re.MULTILINE)
 START_SECONDS = 60
+PROGRESS = re.compile(r"#\d|0x|stat::|INFO:|WARNING: Failed to find function")
 LOG_LINES = 40
+LINE_CHARACTERS = 400
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,7 @@ class Outcome:
     """How a target fared; ``log`` is what its process said."""
 
     status: int
+    seconds: float
     log: str
     found: list[Path]
 
@@ -37,17 +42,33 @@ class Outcome:
         """A figure of libFuzzer's; 0 when it did not get so far."""
         return int(dict(FIGURE.findall(self.log)).get(name, 0))
 
+    def told(self) -> list[str]:
+        """What its process said in the end, without the progress and the input in full."""
+        lines = [line for line in self.log.splitlines() if not PROGRESS.match(line)]
+        return [line[:LINE_CHARACTERS] for line in lines[-LOG_LINES:]]
+
 
 def fuzzed(target: str, runs: int, seconds: int) -> Outcome:
     """Run one target."""
-    finds = FINDS / target
+    finds, begun = FINDS / target, time.monotonic()
     before = set(finds.glob("*"))
     with tempfile.TemporaryDirectory(prefix="fuzz-") as work:
         command = [sys.executable, "-m", "tests.fuzz.fuzzer", target, work, str(runs), str(seconds)]
         finished = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", timeout=seconds + START_SECONDS, check=False
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=seconds + START_SECONDS,
+            check=False,
         )
-    return Outcome(finished.returncode, finished.stderr, sorted(set(finds.glob("*")) - before))
+    found = sorted(set(finds.glob("*")) - before)
+    for folder in (finds, FINDS):
+        # Folders in which nothing was kept.
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+    return Outcome(finished.returncode, time.monotonic() - begun, finished.stdout, found)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -64,18 +85,18 @@ def main(arguments: Sequence[str]) -> int:
         return 1
     broken = []
     for target in told.targets or budget.RUNS:
-        outcome = fuzzed(target, budget.RUNS[target] * told.times, budget.TARGET_SECONDS * told.times)
+        runs = budget.RUNS[target] * told.times
+        outcome = fuzzed(target, runs, budget.TARGET_SECONDS * told.times)
+        inputs = outcome.figure("number_of_executed_units")
+        word = "BROKEN" if outcome.status else "ok" if inputs >= runs else f"ok, but {runs:,} were meant"
         print(
-            f"{target:<14} {outcome.figure('number_of_executed_units'):>10,} inputs"
-            f" {outcome.figure('average_exec_per_sec'):>8,} a second"
-            f" {outcome.figure('new_units_added'):>6,} new ways"
-            f" {outcome.figure('peak_rss_mb'):>5,} MiB"
-            f"   {'ok' if not outcome.status else 'BROKEN'}",
+            f"{target:<14} {inputs:>10,} inputs {inputs / outcome.seconds:>8,.0f} a second"
+            f" {outcome.figure('new_units_added'):>6,} new ways   {word}",
             flush=True,
         )
         if outcome.status:
             broken.append(target)
-            print("\n".join(outcome.log.splitlines()[-LOG_LINES:]), file=sys.stderr)
+            print("\n".join(outcome.told()), file=sys.stderr)
             for path in outcome.found:
                 print(f"  the input is in {path.relative_to(Path.cwd())}", file=sys.stderr)
     return 1 if broken else 0

@@ -50,7 +50,7 @@ class Mutator:
         return changed if len(changed) <= most else None
 
     def _changed(self, value: Any, chance: random.Random, depth: int) -> Any:
-        if depth < DEPTH and chance.random() < 0.8:
+        if depth < DEPTH and chance.random() < 0.94:
             if isinstance(value, dict) and value:
                 return self._in_map(value, chance, depth)
             if isinstance(value, list) and value:
@@ -66,16 +66,16 @@ class Mutator:
 
     def _in_map(self, value: dict[Any, Any], chance: random.Random, depth: int) -> dict[Any, Any]:
         changed = dict(value)
-        key = chance.choice(list(changed))
-        match chance.randrange(8):
+        (key,) = chance.choices(list(changed), weights=[_leaves(inner) for inner in changed.values()])
+        match chance.randrange(16):
             case 0:
                 del changed[key]
             case 1:
-                changed[chance.choice(list(claims.NAMES))] = changed.pop(key)
+                # Under another name in the same place, so that what comes last still does.
+                other = chance.choice(list(claims.NAMES))
+                changed = {other if each == key else each: inner for each, inner in changed.items()}
             case 2:
-                entries = list(changed.items())
-                chance.shuffle(entries)
-                changed = dict(entries)
+                changed[key] = changed.pop(key)
             case 3:
                 other = chance.choice(list(changed))
                 changed[key], changed[other] = changed[other], changed[key]
@@ -85,8 +85,8 @@ class Mutator:
 
     def _in_list(self, value: list[Any], chance: random.Random, depth: int) -> list[Any]:
         changed = list(value)
-        place = chance.randrange(len(changed))
-        match chance.randrange(8):
+        (place,) = chance.choices(range(len(changed)), weights=[_leaves(inner) for inner in changed])
+        match chance.randrange(16):
             case 0:
                 del changed[place]
             case 1:
@@ -109,6 +109,15 @@ class Mutator:
         except Exception:  # noqa: BLE001 - most byte strings carry no other value
             place = chance.randrange(len(value))
             return value[:place] + bytes([value[place] ^ 1 << chance.randrange(8)]) + value[place + 1 :]
+
+
+def _leaves(value: Any) -> int:
+    """How many values there are to change in it, so that each has the same chance."""
+    if isinstance(value, dict):
+        return 1 + sum(map(_leaves, value.values()))
+    if isinstance(value, list):
+        return 1 + sum(map(_leaves, value))
+    return 1
 
 
 MUTATORS: Final = {

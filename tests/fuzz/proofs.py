@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import cache
 
 from device_agent.errors import Refused
-from device_agent.trust import cose, epochs, hpke, join, keys, notices, sessions
+from device_agent.trust import codec, cose, epochs, hpke, join, keys, notices, sessions
 from device_agent.trust.chain import Anchor
 from device_agent.trust.deliveries import CancelDelivery, read_delivery
 from device_agent.trust.join_answer import NotYet, open_response
@@ -50,9 +50,14 @@ def _answer(body: bytes) -> object:
     answer = open_response(
         body, world.REQUEST, world.CAMERA.kem, site=SITE, pinned=world.FLEET.fingerprint, floor=world.NOW
     )
-    if isinstance(answer, NotYet) and answer.verified and body not in _known("answer"):
+    # Another signature beside enough good ones makes other bytes of the same root list, so only the word is compared.
+    if isinstance(answer, NotYet) and answer.verified and _word(body) not in map(_word, _known("answer")):
         raise Forged("a refusal")
     return answer
+
+
+def _word(answer: bytes) -> object:
+    return codec.decode(answer)[-1]
 
 
 def _job(body: bytes) -> object:

@@ -140,8 +140,8 @@ def test_most_changes_leave_something_that_can_be_read_further(target: str) -> N
 
 
 def fared(status: int, *found: Path) -> program.Outcome:
-    log = "KeyError: 'claim'\nstat::number_of_executed_units: 1234\nstat::average_exec_per_sec: 56\n"
-    return program.Outcome(status, log, list(found))
+    log = "#7 NEW\nKeyError: 'claim'\nstat::number_of_executed_units: 1234\n"
+    return program.Outcome(status, 2.0, log, list(found))
 
 
 def test_a_find_is_shown_and_ends_in_status_1(
@@ -155,15 +155,18 @@ def test_a_find_is_shown_and_ends_in_status_1(
 
     monkeypatch.setattr(program, "fuzzed", stand_in)
     monkeypatch.setattr(program, "find_spec", lambda name: object())
+    monkeypatch.setitem(budget.RUNS, "proofs", 617)
     assert program.main(["--times", "2"]) == 1
     assert ran == [(target, 2 * runs) for target, runs in budget.RUNS.items()]
     shown = capsys.readouterr()
     assert [line.split()[:4] for line in shown.out.splitlines()] == [
-        [target, "1,234", "inputs", "56"] for target in TARGETS
+        [target, "1,234", "inputs", "617"] for target in TARGETS
     ]
-    assert [line.split()[-1] for line in shown.out.splitlines()] == ["ok"] * 5 + ["BROKEN"]
-    assert "KeyError: 'claim'" in shown.err
-    assert "tests/fuzz/finds/mqtt/crash-1" in shown.err
+    said = dict(line.split(maxsplit=1) for line in shown.out.splitlines())
+    assert said["proofs"].endswith("ok")
+    assert said["uplink"].endswith(f"ok, but {2 * budget.RUNS['uplink']:,} were meant")
+    assert said["mqtt"].endswith("BROKEN")
+    assert shown.err.splitlines() == ["KeyError: 'claim'", "  the input is in tests/fuzz/finds/mqtt/crash-1"]
     assert program.main(["uplink"]) == 0
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from device_agent.config import AgentSettings
 from device_agent.errors import EXIT_CONFIG
 from device_agent.parts import Part
 from device_agent.swarm import Swarm
@@ -63,8 +64,10 @@ def test_a_unit_starts_a_command_that_exists(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", UNITS, ids=role)
-def test_a_unit_keeps_its_state_in_a_folder_of_its_own(path: Path) -> None:
-    assert service(path)["StateDirectory"] == f"outstation/{role(path)}"
+def test_a_unit_makes_the_folder_where_its_daemon_keeps_its_state(path: Path) -> None:
+    default = f"/var/lib/outstation/{role(path)}" if role(path) in STATIONS else AgentSettings().state_dir
+    assert f"/var/lib/{service(path)['StateDirectory']}" == default
+    assert service(path)["StateDirectoryMode"] == "0700"
 
 
 @pytest.mark.parametrize("path", UNITS, ids=role)

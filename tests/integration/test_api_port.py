@@ -200,6 +200,16 @@ async def test_wrong_tokens_are_counted_told_a_few_times_and_never_shut_out_a_ri
         assert gate.metrics.refusals["api", "no_token"] == 1
 
 
+async def test_strangers_from_many_addresses_do_not_fill_the_audit(tmp_path: Path) -> None:
+    async with a_gate(tmp_path) as gate:
+        strangers = int(door_module.DENIALS_BURST) + 10
+        for number in range(strangers):
+            with pytest.raises(door_module.TokenRefused):
+                await gate.door.at_port({"type": "http", "headers": [], "client": (f"2001:db8::{number:x}", 1)})
+        assert len(gate.audited()) == door_module.DENIALS_BURST
+        assert gate.metrics.refusals["api", "no_token"] == strangers
+
+
 async def test_a_stream_ends_with_the_token_it_was_opened_with(tmp_path: Path) -> None:
     async with a_gate(tmp_path) as gate:
         token = await gate.token()

@@ -242,6 +242,10 @@ async def test_the_time_is_never_before_what_was_signed_and_no_jump_ahead_is_kep
     await site.authority.install(root_lists=site.fleet.chain, certificate=site.certificate())
     clock.step_wall(-STARTED_WALL)
     assert site.authority.now() == site.fleet.now
+    # Without a wall clock time goes on all the same: what is signed an hour later is not of an hour ago.
+    clock.move(3600.0)
+    assert site.authority.now() == site.fleet.now + 3600.0
+    clock.move(-3600.0)
     clock.step_wall(STARTED_WALL + 5 * DAY)
     path = site.folder / "time-floor"
     async with site.opened():

@@ -133,3 +133,14 @@ async def test_a_gateway_that_never_ran_has_no_keys_to_back_up(old: Gateway) -> 
             old.take()
         assert "--without-keys" in str(error.value)
         old.take(with_keys=False)
+
+
+async def test_a_link_in_the_state_folder_leads_a_backup_nowhere(old: Gateway, backup: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "shadow").write_text("kept")
+    (old.state / ".backup").symlink_to(elsewhere)
+    with pytest.raises(ConfigInvalid, match="state folder cannot be used"):
+        old.take(overwrite=True)
+    assert (elsewhere / "shadow").read_text() == "kept"
+    assert backup.exists()

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from device_agent.protocol.messages import Hello
 from device_agent.trust import join
 from device_agent.trust.join_answer import Accepted, NotYet
+from device_agent.trust.keys import KemKey
 from device_agent.trust.policy import SitePolicy
 from device_agent.trust.token import JoinToken
 from gateway.broker.passwords import fits
@@ -280,3 +283,14 @@ async def test_a_station_without_a_fleet_lets_nobody_in(tmp_path: Path) -> None:
         answer = await site.ask(a_device())
         assert isinstance(answer, NotYet)
         assert (answer.state, answer.verified) == ("pending", False)
+
+
+async def test_who_is_refused_again_and_again_uses_up_no_place(site: JoinSite) -> None:
+    token = await site.token()
+    for number in range(3):
+        # A key of small order: nothing can be sealed to it.
+        weak = a_device(f"weak-{number}")
+        weak.kem = cast("KemKey", SimpleNamespace(public=bytes(32)))
+        assert isinstance(await site.ask(weak, token), NotYet)
+    assert site.metrics.refusals["enrollment", "bad_key"] == 3
+    assert (await site.join(a_device("cam-1"), token)).terms.index == 0

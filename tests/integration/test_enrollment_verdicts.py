@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -277,6 +278,35 @@ async def test_a_revocation_is_one_fact_with_what_the_site_says_of_it(site: Join
     assert site.states() == {device.did: "revoked"}
     # While it is carried out the device counts as out already.
     assert seen == ["revoked", "revoked"]
+
+
+async def test_a_successor_of_the_same_name_waits_until_the_revocation_is_carried_out(site: JoinSite) -> None:
+    await site.join(a_device("cam-1"), await site.token())
+    successor, token = a_device("new", serial="cam-1"), await site.token()
+    early: list[Accepted | NotYet | None] = []
+
+    async def put_out(_: Sequence[str], beside: Sequence[Statement]) -> None:
+        await site.writer.commit(beside)
+        early.append(await site.ask(successor, token))
+
+    site.enrollment.verdicts.revoke_with(put_out)
+    await site.enrollment.verdicts.revoke("cam-1", "broken", ALICE)
+    assert isinstance(early[0], NotYet)
+    answer = await site.join(successor, token)
+    known = site.registry.own_device("cam-1")
+    assert known is not None
+    assert (known.place, known.certificate) == (answer.terms.index, answer.certificate.body)
+
+
+async def test_who_was_let_in_while_it_was_being_rejected_stays_in(site: JoinSite) -> None:
+    (device,) = await waiting(site, "cam-1")
+    verdicts = site.enrollment.verdicts
+    async with asyncio.TaskGroup() as group:
+        group.create_task(verdicts.accept("cam-1", device.fingerprint, None, BOB))
+        await asyncio.sleep(0)
+        with pytest.raises(UsageInvalid, match="changed meanwhile"):
+            await verdicts.reject("cam-1", None, ALICE)
+    assert site.states() == {device.did: "accepted"}
 
 
 async def test_a_device_that_a_list_from_above_revokes_is_written_down_as_revoked(site: JoinSite) -> None:

@@ -314,3 +314,18 @@ async def test_a_device_that_cannot_open_a_job_gets_it_under_the_group_key_of_th
     first, again = scene.devices.of(Job, "cam")
     assert (first.jid, first.sealed.header.epoch, again.sealed.header.epoch) == (again.jid, 1, 2)
     assert again.sealed.header.seq > first.sealed.header.seq
+
+
+async def test_a_device_that_never_can_take_a_job_is_sealed_another_ever_more_rarely(scene: Scene) -> None:
+    await scene.join("cam")
+    opened = await scene.issue("cam")
+    await until(lambda: scene.devices.of(Job, "cam"), what="the job")
+    waits = []
+    for _ in range(3):
+        await scene.devices.say("cam", Reseal(opened.job.jid, "stale_seq"))
+        await until(lambda: opened.waiting["cam"].state is State.QUEUED, what="it waits for another seal")
+        waits.append(opened.waiting["cam"].due - scene.clock.monotonic())
+        scene.clock.move(waits[-1])
+        scene.gateway.rooms.delivery.kick()
+        await until(lambda: opened.waiting["cam"].state is State.DELIVERED, what="the job again")
+    assert waits == [RESEAL_SECONDS, 2 * RESEAL_SECONDS, 4 * RESEAL_SECONDS]

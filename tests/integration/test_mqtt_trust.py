@@ -13,7 +13,7 @@ from device_agent.protocol import topics
 from device_agent.protocol.messages import Beat
 from device_agent.trust import hpke
 from device_agent.trust.epochs import PREVIOUS_SECONDS
-from device_agent.trust.notices import read_bundle
+from device_agent.trust.notices import LISTED, read_bundle
 from device_agent.trust.revocations import read_revocations, sign_revocations
 from gateway.devices import revocation as revocation_module
 from gateway.devices.epochs import ROTATE_SECONDS, master_info
@@ -22,7 +22,7 @@ from gateway.store.writer import StoreFailed, Writer
 from tests.peers.broker import Broker, running_broker
 from tests.peers.clock import HandClock
 from tests.peers.desk import Desk
-from tests.peers.fleet import SITE, Fleet
+from tests.peers.fleet import SITE, Fleet, party
 from tests.peers.played_device import FIRST, SECOND, Camera, played
 from tests.peers.site import Scene, opened_scene, running_gateway
 from tests.peers.waiting import until
@@ -209,6 +209,19 @@ async def test_the_group_key_changes_after_thirty_days_and_older_ones_leave_the_
     assert [key in body for key in keys] == [False, True]
 
 
+async def test_a_key_is_counted_from_what_a_master_knows_of_us_unless_that_is_no_count(scene: Scene) -> None:
+    cam = (await scene.join("cam-1"))[0]
+    epochs = scene.gateway.epochs
+    before = epochs.key
+    await epochs.go_above(epochs.epoch)
+    await epochs.go_above(2**32 - 1)
+    assert (epochs.epoch, epochs.key) == (1, before)
+    await epochs.go_above(41)
+    assert epochs.epoch == 42
+    await until(lambda: cam.groups.epoch == 42, what="the key that is counted from there")
+    assert cam.groups.newest == epochs.key != before
+
+
 async def test_each_master_of_the_root_list_can_open_the_group_key_and_nobody_else(scene: Scene) -> None:
     epochs, fleet = scene.gateway.epochs, scene.devices.fleet
     epoch, sealed = epochs.for_masters()
@@ -359,3 +372,19 @@ async def test_nothing_has_happened_when_a_revocation_cannot_be_written(scene: S
     assert scene.gateway.revocation.version == 0
     assert scene.gateway.sessions.find(cam.did) is not None
     assert scene.gateway.authority.anchor.revocation_lists() == []
+
+
+async def test_devices_are_told_what_concerns_them_however_many_root_lists_and_sites_there_were(scene: Scene) -> None:
+    authority, fleet = scene.gateway.authority, scene.devices.fleet
+    (cam,) = scene.add("cam")
+    await scene.devices.trusted(["cam"])
+    for number in range(LISTED):
+        fleet.next_root(revoked=frozenset({number.to_bytes(8, "big")}))
+    below = party("porto")
+    authority.anchor.take_site_certificate(fleet.certify_site(below), authority.now())
+    porto = fleet.revoke(below, b"kid of p", site="porto")
+    refused = dict(cam.refused)
+    await authority.install(root_lists=fleet.chain, revocations=[porto])
+    await until(lambda: cam.anchor.root is not None and cam.anchor.root.version == LISTED + 1, what="the root lists")
+    assert porto in authority.anchor.revocation_lists()
+    assert dict(cam.refused) == refused

@@ -194,9 +194,14 @@ async def test_an_approver_decides_on_keys_and_an_operator_does_not(tmp_path: Pa
         await office.rooms.site_keys.judge("porto", "1" * 40, "192.0.2.1")
         assert (await office.ask("anna", "POST", "/keys/porto/accept", {})).status == 403
         assert (await office.ask("carol", "POST", "/keys/porto/accept", {})).status == 200
+        # To accept and to turn away, and nothing else.
+        assert (await office.ask("carol", "POST", "/keys/porto/accept", {"grants": ["cmd.*"]})).status == 403
+        assert (await office.ask("carol", "POST", "/keys/porto/revoke", {})).status == 403
         assert [row[:4] for row in audited(office)] == [
             ("anna", "api", "keys.accept", "deny"),
             ("carol", "api", "keys.accept", "allow"),
+            ("carol", "api", "keys.accept", "deny"),
+            ("carol", "api", "keys.revoke", "deny"),
         ]
 
 

@@ -9,15 +9,21 @@ from pathlib import Path
 import pytest
 
 from device_agent.errors import NotFound, PolicyRefused, Refused, UsageInvalid
+from device_agent.protocol.messages import encode_value
+from device_agent.trust.device_certificate import sign_device_certificate
 from device_agent.trust.policy import DEFAULT_GRANTS
+from device_agent.trust.revocations import sign_revocations
 from device_agent.trust.site_certificate import read_site_certificate
 from device_agent.trust.site_request import sign_site_request
+from gateway.audit.book import AuditBook
+from gateway.devices.fleet_revocation import FleetRevocation
 from gateway.devices.site_certifying import RENEW_SECONDS
 from gateway.fleet.grants import Grant
 from gateway.fleet.joining import join_with_bundle, join_with_token
+from gateway.spool.queue import Spool
 from tests.peers.broker import free_port
 from tests.peers.clock import HandClock
-from tests.peers.fleet import kem_key
+from tests.peers.fleet import kem_key, signing_key
 from tests.peers.two_stations import GatewayStation, Holders, MasterStation, joined, token_of
 from tests.peers.waiting import until
 from upstream import frames
@@ -310,3 +316,63 @@ async def test_two_changes_of_one_site_at_once_lose_neither(tmp_path: Path, cloc
         assert entry is not None
         assert entry.group == group
         assert read_site_certificate(entry.certificate).policy.fun[-1] == "camera.*"
+
+
+async def test_what_a_site_has_revoked_stays_out_when_the_sites_own_key_counts_no_more(
+    tmp_path: Path, clock: HandClock
+) -> None:
+    async with (
+        MasterStation(tmp_path / "m", "central", clock) as master,
+        GatewayStation(tmp_path / "g", "lisbon", clock) as gateway,
+    ):
+        await Holders(tmp_path / "fleet", clock, master).publish(master)
+        await joined(master, gateway)
+        spool = Spool(master.writer, master.reader, "0" * 16, enabled=False)
+        fleet = FleetRevocation(
+            authority=master.authority,
+            reject_site=lambda site: master.keys.reject(site, None),
+            revoked_sites=master.trust.revoked_sites,
+            devices=master.registry.everything,
+            audit=AuditBook(site="central", writer=master.writer, spool=spool, clock=clock),
+        )
+        master.trust.on_revocations(fleet.devices_revoked)
+        stolen, foreign = signing_key("stolen"), signing_key("a camera of porto")
+        await tells_of(
+            master,
+            "porto",
+            sign_device_certificate(
+                foreign, site="porto", sig=foreign.public, kem=kem_key("any").public, name="cam", issued=1, expires=2
+            ),
+        )
+        # A gateway in the hands of a thief names a device of another site as well, which is not its to revoke.
+        body = sign_revocations(
+            gateway.authority.signing,
+            version=1,
+            kids=[stolen.kid, foreign.kid],
+            issued=int(clock.wall()),
+            site="lisbon",
+        )
+        await gateway.authority.install(revocations=[body])
+        await until(lambda: master.authority.anchor.device_revoked(stolen.kid, "lisbon"), what="the list above")
+        await until(lambda: master.authority.anchor.device_revoked(stolen.kid, "elsewhere"), what="the fleet's list")
+        await fleet.revoke_site("lisbon", "ops", "socket", "stolen")
+        assert master.authority.anchor.device_revoked(stolen.kid, "lisbon")
+        assert not master.authority.anchor.device_revoked(foreign.kid, "porto")
+
+
+async def tells_of(master: MasterStation, site: str, certificate: bytes) -> None:
+    """A site has told of a device with this certificate."""
+    record = frames.DeviceRecord(
+        id="cam",
+        site=site,
+        link="mqtt",
+        agent="1",
+        grains=encode_value({}),
+        present=True,
+        first_seen=0.0,
+        last_seen=0.0,
+        revision=1,
+        certificate=certificate,
+        state="accepted",
+    )
+    await master.registry.keep_records(site, [record], [])

@@ -60,6 +60,7 @@ def job(**changed: Any) -> Fields:
         "cancelled": False,
         "held": False,
         "why": "",
+        "sealed": False,
         "accepted": ISSUED,
         "closed": ISSUED + 2,
         "last_outcome": ISSUED + 1,

@@ -27,9 +27,9 @@ class Canary:
 
     def forms(self) -> set[bytes]:
         """Every way in which it could stand somewhere."""
-        found = {self.octets, self.text.encode(), self.text.upper().encode()}
+        found: set[bytes] = set()
         for content in (self.octets, self.text.encode()):
-            found.update(_in_base64(content))
+            found |= {content, content.hex().encode(), content.hex().upper().encode(), *_in_base64(content)}
         return found
 
 

@@ -15,8 +15,9 @@ from device_agent.protocol.links import Parcel
 from device_agent.protocol.messages import Hello, Job, decode_job
 from gateway.api.audit import AuditApi
 from gateway.api.jobs import JobsApi
+from gateway.api.keys import KeysApi
 from gateway.api.listener import Listen
-from gateway.api.operation import Answer, Asked, Operation
+from gateway.api.operation import Operation
 from gateway.api.operators import OperatorsApi
 from gateway.api.server import ApiServer
 from gateway.audit.views import AuditViews
@@ -34,6 +35,9 @@ DAY_SECONDS = 86_400.0
 
 class OpenSealer:
     """Seals nothing: who may do what is tested apart from who can read it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.now = clock.wall
 
     def longest(self) -> float | None:
         return None
@@ -145,7 +149,7 @@ async def _opened(
         opened_rooms(folder / "state", name=name, clock=clock, masters=masters, working=True)
     )
     for room in (rooms.acceptance, rooms.delivery, rooms.branches):
-        room._sealer = cast("Sealer", OpenSealer())
+        room._sealer = cast("Sealer", OpenSealer(clock))
     if policy:
         rooms.policies.policy = policy_of(folder, policy)
     for number, site in enumerate(sites):
@@ -163,11 +167,7 @@ async def _opened(
 
 
 def _operations(rooms: Rooms, stopping: asyncio.Event) -> list[Operation]:
-    """The nouns that roles are about; keys are decided on by the plainest of operations."""
-
-    async def accept(asked: Asked) -> Answer:
-        return {"keys": await rooms.site_keys.accept(asked.path["site"], None)}
-
+    """The nouns that roles are about."""
     jobs = JobsApi(
         acceptance=rooms.acceptance,
         delivery=rooms.delivery,
@@ -176,9 +176,17 @@ def _operations(rooms: Rooms, stopping: asyncio.Event) -> list[Operation]:
         stopping=stopping,
         permission=rooms.permission,
     )
+    keys = KeysApi(
+        site=rooms.facts._name,
+        site_keys=rooms.site_keys,
+        revoke_site=rooms.fleet_revocation.revoke_site,
+        keys=rooms.keys,
+        enrollment=None,
+        audit=rooms.audit,
+    )
     return [
         *jobs.operations(),
         *AuditApi(AuditViews(rooms.reader)).operations(),
         *OperatorsApi(holder=rooms.policies, tokens=rooms.tokens, audit=rooms.audit).operations(),
-        Operation("POST", "/keys/{site}/accept", "Accept a key", accept, needs="keys", action="keys.accept"),
+        *keys.operations(),
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from device_agent.lean_mqtt import encode_publish
@@ -42,16 +42,13 @@ class Stranger:
 
         return (await until(found, what=f"something on {kind} of {about}"))[-1]
 
-    async def say(self, messages: Iterable[Message], *, retain: bool = False) -> int:
+    async def say(self, messages: Sequence[Message]) -> int:
         """Say all of this in order; returns how much it was, when the broker has passed it on."""
-        count = 0
         for topic, payload in messages:
-            packet = encode_publish(topic, payload)
-            self._visitor.send(bytes((packet[0] | retain,)) + packet[1:])
-            count += 1
+            self._visitor.send(encode_publish(topic, payload))
         await self._visitor.settled()
         assert self._visitor.inside, "the broker has thrown him out"
-        return count
+        return len(messages)
 
 
 @asynccontextmanager

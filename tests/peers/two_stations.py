@@ -58,6 +58,9 @@ class Groups:
         masters = root.masters if root is not None else ()
         return self.epoch, [(master.kid, hpke.seal(master.kem, info, self.key)) for master in masters]
 
+    async def go_above(self, known: int) -> None:
+        self.epoch = max(self.epoch, known + 1 if known > self.epoch else 0)
+
 
 class _Station:
     """What masters and gateways have alike."""

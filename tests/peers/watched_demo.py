@@ -14,8 +14,9 @@ from device_agent.identity import Identity, IdentityFile
 from device_agent.trust.token import JoinToken
 from gateway.cli.key_client import KeyClient
 from tests.peers.canaries import Canary
-from tests.peers.hacked_broker import Message, Tap, hacked_broker, tapped
+from tests.peers.hacked_broker import hacked_broker, tapped
 from tests.peers.system import Ended, System, assert_exactly_once, whole_system
+from tests.peers.tap import Message, Tap
 
 SITE = "lisbon"
 SWARM = 3

@@ -106,7 +106,7 @@ class WireReader:
         claims = _claims(body)
         public = claims.get(c.CNF, {}).get(1, {}).get(-2)
         _require(is_octets(public, 32) and _did(public) == claims[c.SUB], "the name of a device is that of its key")
-        self._devices[claims[c.SUB]] = public
+        self._devices.setdefault(claims[c.SUB], public)
         self._signed(body, "os-enr")
         self._with_token[claims[c.SUB]] = c.TOKEN in claims
         _require(len(tag) == (16 if c.TOKEN in claims else 0), "a tag goes with a token")

@@ -153,6 +153,13 @@ def test_a_certificate_of_another_device_is_not_for_this_one(device: Guarded) ->
     assert refusal(lambda: device.tell_me(device.site.frame(device.did, Certificate(body)))) == "not_for_us"
 
 
+def test_a_time_to_come_that_a_site_told_is_put_right_by_the_next_session(device: Guarded) -> None:
+    _, word = device.site.opened(device.connect(), issued=device.site.now() + 20 * 86_400)
+    device.tell_session(word)
+    device.live()
+    assert device.identity.floor.now(device.clock.monotonic()) == device.site.now()
+
+
 # --- group keys ------------------------------------------------------------------------------------------------------
 
 

@@ -234,10 +234,14 @@ def test_only_what_is_new_is_told_again() -> None:
     assert frames.trust_news(first, frames.SiteTrust()) == first
     assert frames.trust_news(first, first) is None
     second = frames.SiteTrust(
-        root_lists=[b"1", b"2"], certificate=b"c", revocations=[b"r", b"s"], leaves=[("a", b"x"), ("b", b"z")]
+        root_lists=[b"1", b"2"],
+        certificate=b"c",
+        revocations=[b"r", b"s"],
+        leaves=[("a", b"x"), ("b", b"z")],
+        group_epoch=2,
     )
     assert frames.trust_news(second, first) == frames.SiteTrust(
-        root_lists=[b"1", b"2"], revocations=[b"s"], leaves=[("b", b"z")]
+        root_lists=[b"1", b"2"], revocations=[b"s"], leaves=[("b", b"z")], group_epoch=2
     )
 
 

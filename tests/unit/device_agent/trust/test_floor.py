@@ -43,6 +43,21 @@ def test_a_stolen_master_key_cannot_push_the_floor_past_all_expiries() -> None:
     assert floor.value == NOW + DAY + LIMIT
 
 
+def test_who_was_told_the_time_is_moved_by_no_master_to_a_time_that_is_to_come() -> None:
+    floor = Floor()
+    floor.root_signed(NOW)
+    floor.told(NOW + 100.0, 50.0)
+    floor.master_signed(NOW + 2 * DAY, 50.0)
+    assert floor.value == NOW
+    # Nor step by step: what counts is what the site has told, and how long ago.
+    for _ in range(3):
+        floor.master_signed(NOW + 100 + DAY, 50.0)
+        floor.master_signed(NOW + 101 + DAY, 50.0)
+    assert floor.value == NOW + 100 + DAY
+    floor.master_signed(NOW + 101 + DAY, 51.0)
+    assert floor.value == NOW + 101 + DAY
+
+
 def test_without_a_root_list_nothing_says_how_far_a_master_is_believed() -> None:
     floor = Floor(built=NOW)
     floor.master_signed(NOW + DAY)

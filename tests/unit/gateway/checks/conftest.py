@@ -26,6 +26,9 @@ class Told:
     refused: list[tuple[str, str, str, int]] = field(default_factory=list)
     keys: list[dict[str, Any]] = field(default_factory=list)
     sites: list[dict[str, Any]] = field(default_factory=list)
+    fleet: dict[str, Any] = field(default_factory=dict)
+    devices: list[tuple[str, str]] = field(default_factory=list)
+    time: float = 0.0
 
     async def station_view(self) -> dict[str, Any]:
         return self.station
@@ -41,6 +44,15 @@ class Told:
 
     def site_views(self) -> list[dict[str, Any]]:
         return self.sites
+
+    def undecided(self) -> list[tuple[str, str]]:
+        return self.devices
+
+    def fleet_view(self) -> dict[str, Any]:
+        return self.fleet
+
+    def now(self) -> float:
+        return self.time
 
 
 @pytest.fixture

@@ -41,3 +41,11 @@ async def test_each_dark_site_is_a_warning(facts: Told) -> None:
     (finding,) = await check(facts)
     assert (finding.check, finding.severity) == ("sites", "warning")
     assert "lisbon is dark, 7 devices" in finding.finding
+
+
+async def test_devices_that_wait_are_counted_and_a_copied_one_is_named(facts: Told) -> None:
+    facts.devices = [("pending", "a" * 26), ("quarantined", "cam-1"), ("pending", "b" * 26)]
+    copied, waiting = await check(facts)
+    assert (copied.severity, waiting.severity) == ("warning", "info")
+    assert "identity of cam-1" in copied.finding
+    assert waiting.finding == "2 devices wait to be accepted"

@@ -160,6 +160,22 @@ def test_a_rule_is_held_to_in_every_part(fun: str, arg: tuple[Any, ...], changed
     assert judged(policy(SITE_STATES), who("admin"), fun, *arg, **changed) == Allow()
 
 
+@pytest.mark.parametrize(
+    ("rule", "why"),
+    [
+        (Rule(("test.*",)), "only its devices can read"),
+        (Rule(("test.*",), sealed=True), None),
+        (Rule(("sys.*",), sealed=True), "no rule grants test.ping"),
+        # What a rule says of arguments cannot be held against those that nobody sees, not even that there are none.
+        (Rule(("test.*",), arguments=(("test.ping", (Shape(),)),), sealed=True), "with these arguments"),
+        (Rule(("test.*",), arguments=(("test.echo", (Shape(),)),), sealed=True), None),
+    ],
+)
+def test_what_a_site_cannot_look_into_needs_a_rule_that_says_so(rule: Rule, why: str | None) -> None:
+    verdict = judged(policy(centre=(rule,)), ABOVE, hidden=True)
+    assert verdict == Allow() if why is None else isinstance(verdict, Deny) and why in verdict.why
+
+
 def test_the_first_rule_that_fits_the_whole_job_decides() -> None:
     held, free = Rule(("test.*",), targets=("cam-*",), hold=True), Rule(("test.*",))
     assert judged(policy(held, free), who("operator")) == Hold(("cam-*",))

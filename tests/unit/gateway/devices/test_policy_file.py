@@ -36,6 +36,7 @@ rules:
 centre:
   - functions: [test.*]
     users: [root]
+    sealed: true
 """
 
 
@@ -64,7 +65,7 @@ def test_everything_can_be_written(tmp_path: Path) -> None:
             hold=True,
         ),
     )
-    assert policy.centre == (Rule(("test.*",), users=("root",)),)
+    assert policy.centre == (Rule(("test.*",), users=("root",), sealed=True),)
     assert policy.source == str(tmp_path / "policy.yaml")
 
 

@@ -1,0 +1,90 @@
+"""Does what this station is vouched for with still count, and for how long?"""
+
+from __future__ import annotations
+
+from device_agent.clock import iso
+from gateway.checks.finding import Facts, Finding
+
+DAY_SECONDS = 86_400
+CERTIFICATE_DAYS = 7
+"""A certificate is renewed long before so few days are left, or half its life, as long as a master is reached."""
+
+ROOT_DAYS = 330
+ROOT_LONGEST_DAYS = 400
+"""A root list is issued anew at least yearly; no clock is led further beyond it than this."""
+
+
+async def check(facts: Facts) -> list[Finding]:
+    """Findings about the place in the fleet, the site certificate and the root list."""
+    fleet = facts.fleet_view()
+    found = [*_standing(fleet["role"], joined=fleet["joined"], root=fleet["root_version"])]
+    if fleet["expires"] is not None:
+        found += _certificate(fleet["certified"], fleet["expires"], facts.now())
+    if fleet["root_issued"] is not None:
+        found += _root_list(fleet["root_version"], fleet["root_issued"], facts.now())
+    return found or [_fine(fleet["root_version"], fleet["expires"])]
+
+
+def _fine(version: int, expires: int | None) -> Finding:
+    until = f", certificate until {iso(expires)}" if expires is not None else ""
+    return Finding(check="trust", severity="ok", finding=f"root list version {version}{until}")
+
+
+def _standing(role: str, *, joined: bool, root: int | None) -> list[Finding]:
+    if joined:
+        return []
+    if role == "master" and root is not None:
+        return [
+            Finding(
+                check="trust",
+                severity="error",
+                finding="this master is not in the newest root list",
+                meaning="whatever it signs, no gateway and no device believes it",
+                fix="where the root keys are: outstation fleet add-master; here: outstation fleet publish FILE",
+            )
+        ]
+    if role == "master":
+        fix = "outstation master init, and then where the root keys are: outstation fleet add-master DESCRIPTION"
+    else:
+        fix = "outstation gateway join TOKEN, and then on the master: outstation keys accept SITE"
+    return [
+        Finding(
+            check="trust",
+            severity="warning",
+            finding="nobody vouches for this station yet",
+            meaning="no device takes a job from it, and it can let none in",
+            fix=fix,
+        )
+    ]
+
+
+def _certificate(issued: int, expires: int, now: float) -> list[Finding]:
+    left = expires - now
+    if left > min(CERTIFICATE_DAYS * DAY_SECONDS, (expires - issued) / 2):
+        return []
+    return [
+        Finding(
+            check="trust",
+            severity="error" if left <= 0 else "warning",
+            finding=f"the site certificate {'ended' if left <= 0 else 'ends'} at {iso(expires)}",
+            meaning="without it no device speaks with this station any more, a day after at the latest:"
+            " no job reaches them, a master's neither, and no new device gets in",
+            fix="let it reach a master, which renews it; or carry outstation gateway init, keys accept --request,"
+            " gateway join --bundle",
+        )
+    ]
+
+
+def _root_list(version: int, issued: float, now: float) -> list[Finding]:
+    days = (now - issued) / DAY_SECONDS
+    if days < ROOT_DAYS:
+        return []
+    return [
+        Finding(
+            check="trust",
+            severity="error" if days >= ROOT_LONGEST_DAYS else "warning",
+            finding=f"root list version {version} is {days:.0f} days old",
+            meaning="devices without a clock learn the time from it; it is issued anew at least once a year",
+            fix="where the root keys are: outstation fleet rotate; then on a master: outstation fleet publish FILE",
+        )
+    ]
