@@ -21,6 +21,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from device_agent.errors import Refused
+from device_agent.protocol import limits
 from device_agent.protocol.globs import compile_glob
 
 DEFAULT_GRANTS: Final = ("test.*", "grains.*", "sys.*")
@@ -45,7 +46,7 @@ class SitePolicy:
     fun: tuple[str, ...] = DEFAULT_GRANTS
     arg: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     ttl: int = 3600
-    devmax: int = 5000
+    devmax: int = limits.DEVICES_PER_STATION
     devttl: int = 365 * _DAY
     grp: tuple[str, ...] = ("all",)
     offl: int = 30 * _DAY

@@ -256,12 +256,16 @@ PUBLISH = HelpText(
 def publish(
     context: typer.Context,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="the file root-lists from the folder of the ceremony")],
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON object")] = False,
 ) -> int:
     """Publish root lists."""
     from gateway.cli import fleet_views
 
     output = invocation(context).output
     view = fleet_views.publish(invocation(context).client(), read_file(file))
+    if as_json:
+        output.record("fleet", view)
+        return EXIT_OK
     words = "taken" if view.changed else "known already"
     output.line((words, "green"), f" version {view.root_version} of fleet {safe(view.root or '-')}")
     output.facts(

@@ -130,6 +130,7 @@ def revoke(
     site: Annotated[str, typer.Argument(metavar="SITE", help="the site's name", autocompletion=completion.site_names)],
     why: Annotated[str, typer.Option(metavar="TEXT", help="the reason, for the audit")] = "",
     yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
+    as_json: Json = False,
 ) -> int:
     """Revoke a site."""
     output = invocation(context).output
@@ -138,8 +139,11 @@ def revoke(
     if not yes and not confirmed(f"Revoke {safe(site)} with {number(found.devices)} devices, for good?"):
         output.note("nothing was changed")
         return EXIT_NOT_ALL_OK
-    client.revoke_site(site, why)
-    output.line(("revoked", "red"), f" {safe(site)}")
+    revoked = client.revoke_site(site, why)
+    if as_json:
+        output.record("site", revoked)
+    else:
+        output.line(("revoked", "red"), f" {safe(site)}")
     return EXIT_OK
 
 
@@ -162,13 +166,17 @@ def token(
         str | None, typer.Option(metavar="ADDRESS", help="tcp://HOST:PORT of this master (default: the root list's)")
     ] = None,
     file: Annotated[Path | None, typer.Option(metavar="FILE", help="write it to this file too")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON object")] = False,
 ) -> int:
     """Print the token for gateways."""
     from gateway.cli import fleet_views
 
     output = invocation(context).output
     found = fleet_views.site_token(invocation(context).client(), address)
-    output.line(safe(found.token))
+    if as_json:
+        output.record("site_token", found)
+    else:
+        output.line(safe(found.token))
     if file is not None:
         from gateway.fleet.private_file import write_private
 

@@ -141,6 +141,7 @@ def gateway_join(
     token_file: Annotated[Path | None, typer.Option(metavar="FILE", help="read the token from a file")] = None,
     bundle: Annotated[str | None, typer.Option(metavar="FILE", help="a bundle made for this gateway")] = None,
     config: Config = GATEWAY_CONFIG,
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON object")] = False,
 ) -> int:
     """Join a fleet."""
     from device_agent.errors import NotRunning
@@ -155,7 +156,10 @@ def gateway_join(
     except NotRunning:
         view = _joined_files(settings, folder, typed, carried)
         called.output.note(f"no station runs here: kept in {safe(str(folder))} for its next start")
-    _say_joined(context, view)
+    if as_json:
+        called.output.record("fleet", view)
+    else:
+        _say_joined(context, view)
     return EXIT_OK
 
 

@@ -26,6 +26,10 @@ RejectSite = Callable[[str], Awaitable[object]]
 RevokedSites = Callable[[], Iterable[str]]
 """Sites that are accepted, whose keys were revoked."""
 
+DEVICES_LISTED = 4000
+"""Most that a master's list takes over from sites. Lists of three masters and of a site go to every device in one
+message; and a site in the wrong hands must not fill this list, or nobody could put that site out any more."""
+
 TURN = 200
 """Devices looked at before everything else gets its turn."""
 
@@ -89,7 +93,15 @@ class FleetRevocation:
         """
         fresh = kids - self._listed()
         if fresh and self._authority.master is not None and self._authority.may("revoke"):
-            await self._add(fresh - await self._of_others(site))
+            await self._add(self._fitting(site, fresh - await self._of_others(site)))
+
+    def _fitting(self, site: str, kids: frozenset[bytes]) -> frozenset[bytes]:
+        room = max(0, DEVICES_LISTED - len(self._listed()))
+        if len(kids) > room:
+            log.error(
+                "revoked devices left out of the fleet's list: it is full site=%s devices=%d", site, len(kids) - room
+            )
+        return frozenset(sorted(kids)[:room])
 
     async def _of_others(self, site: str) -> set[bytes]:
         """The keys of the devices of all other sites: those are not this one's to revoke."""

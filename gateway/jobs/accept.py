@@ -126,7 +126,7 @@ class Acceptance:
                 error_id="jobs.busy",
                 found=str(len(self._open_jobs)),
                 allowed=f"{limits.OPEN_JOBS} open jobs",
-                hint="outstation jobs list --open, then jobs cancel",
+                hint="outstation jobs list --state open, then jobs cancel",
             )
         target = compile_target(request.tgt, request.tgt_type)
         expires_in = self._life(request)

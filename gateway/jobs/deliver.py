@@ -89,7 +89,7 @@ class Delivery(Part):
         """
         opened = self._open_jobs.get(jid)
         if opened is None:
-            raise NotFound(f"no open job {jid}", error_id="job.not_open", hint="outstation jobs list --open")
+            raise NotFound(f"no open job {jid}", error_id="job.not_open", hint="outstation jobs list --state open")
         await self._writer.commit([("UPDATE jobs SET cancelled = 1 WHERE jid = ?", [(jid,)]), *beside])
         opened.cancelled = True
         opened.look_at = 0.0

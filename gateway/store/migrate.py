@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import sqlite3
 from importlib import resources
@@ -28,6 +29,7 @@ def migrate(path: Path) -> str:
     """
     connection = None
     try:
+        _keep_private(path)
         connection = sqlite3.connect(path, isolation_level=None)
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=FULL")
@@ -47,7 +49,7 @@ def migrate(path: Path) -> str:
         connection.execute("INSERT OR IGNORE INTO station VALUES ('epoch', ?)", (secrets.token_hex(8),))
         (epoch,) = connection.execute("SELECT value FROM station WHERE key = 'epoch'").fetchone()
         return str(epoch)
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, OSError) as error:
         raise ConfigInvalid(
             "the store cannot be opened",
             where=str(path),
@@ -58,3 +60,12 @@ def migrate(path: Path) -> str:
     finally:
         if connection is not None:
             connection.close()
+
+
+def _keep_private(path: Path) -> None:
+    """Keys and tokens stand in it, so it is its owner's alone in whatever folder; SQLite's files beside it follow."""
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        # Not opened: closing it would end the locks that this process may have on it (fcntl(2)).
+        path.chmod(0o600)

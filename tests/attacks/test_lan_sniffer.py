@@ -8,6 +8,7 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -42,9 +43,9 @@ class Street:
         assert found is not None
         return found
 
-    def run(self, tgt: str, *words: object, **given: object) -> dict[str, object]:
+    def run(self, tgt: str, fun: str, *arg: str, **given: Any) -> dict[str, object]:
         """A job of the site; what each device returned."""
-        jid = self.system.issue(SITE, tgt, *map(str, words), **given)
+        jid = self.system.issue(SITE, tgt, fun, *arg, **given)
         ended = self.system.ended(SITE, jid)
         assert set(ended.words().values()) == {"ok"}, ended
         return {name: outcome.value for name, outcome in ended.by_device().items()}
@@ -75,9 +76,11 @@ def standing() -> Iterator[Street]:
 
 
 def test_he_reads_nothing_of_what_was_ordered_said_and_returned(street: Street) -> None:
-    for given in ({}, {"sealed": True}):
-        canary = street.canaries["an argument to one" if given else "an argument"]
-        assert street.run("cam-*", "test.echo", canary.text, **given) == dict.fromkeys((CAMERA, NEIGHBOUR), canary.text)
+    for sealed in (False, True):
+        canary = street.canaries["an argument to one" if sealed else "an argument"]
+        assert street.run("cam-*", "test.echo", canary.text, sealed=sealed) == dict.fromkeys(
+            (CAMERA, NEIGHBOUR), canary.text
+        )
     assert street.run(CAMERA, "grains.get", "secret") == {CAMERA: street.canaries["a grain"].text}
     identity = street.identity()
     keys = {

@@ -16,7 +16,8 @@ from device_agent.errors import EXIT_REFUSED
 from device_agent.identity import IdentityFile
 from device_agent.trust.token import JoinToken
 from gateway.cli.key_client import KeyClient
-from tests.peers.system import Finished, System, whole_system
+from tests.peers.finished import Finished
+from tests.peers.system import System, whole_system
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
 

@@ -59,6 +59,19 @@ def test_migrating_again_changes_nothing(tmp_path: Path) -> None:
     assert look(path, "SELECT name, sql FROM sqlite_schema ORDER BY name") == schema
 
 
+def test_a_store_is_its_owners_alone_also_one_that_was_not(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    migrate(path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    path.chmod(0o644)
+    migrate(path)
+    connection = sqlite3.connect(path)
+    connection.execute("UPDATE station SET value = value")
+    for file in tmp_path.iterdir():
+        assert file.stat().st_mode & 0o777 == 0o600, file.name
+    connection.close()
+
+
 def test_every_store_has_an_epoch_of_its_own(tmp_path: Path) -> None:
     assert migrate(tmp_path / "one") != migrate(tmp_path / "two")
 

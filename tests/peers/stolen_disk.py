@@ -113,9 +113,7 @@ class StolenDisk:
 
     # --- what he signs ---------------------------------------------------------------------------------------------
 
-    def job(
-        self, fun: str, *arg: Any, site: str = "", group: tuple[int, bytes] | None = None, **fields: Any
-    ) -> bytes:
+    def job(self, fun: str, *arg: Any, site: str = "", group: tuple[int, bytes] | None = None, **fields: Any) -> bytes:
         """A job for everybody at a site, by this station's key, as it is delivered."""
         epoch, key = group or max(self.group_keys().items())
         header = self._header(ALL, site, fields, epoch=epoch)

@@ -42,10 +42,11 @@ class Stranger:
 
         return (await until(found, what=f"something on {kind} of {about}"))[-1]
 
-    async def say(self, messages: Sequence[Message]) -> int:
+    async def say(self, messages: Sequence[Message], *, retain: bool = False) -> int:
         """Say all of this in order; returns how much it was, when the broker has passed it on."""
         for topic, payload in messages:
-            self._visitor.send(encode_publish(topic, payload))
+            packet = encode_publish(topic, payload)
+            self._visitor.send(bytes((packet[0] | retain,)) + packet[1:])
         await self._visitor.settled()
         assert self._visitor.inside, "the broker has thrown him out"
         return len(messages)

@@ -11,6 +11,7 @@ import base64
 import hashlib
 import re
 from collections import Counter, defaultdict
+from contextlib import suppress
 from typing import Any
 
 import cbor2
@@ -60,7 +61,8 @@ class WireReader:
         if topic == "trust":
             return self._bundle(payload)
         if topic == "g/all/ack":
-            return self._signed(payload, "os-ack").typ
+            self._signed(payload, "os-ack")
+            return "os-ack"
         if topic == "g/all/job":
             return self._delivery(payload, None)
         if (found := ANSWER_TOPIC.match(topic)) is not None:
@@ -118,7 +120,9 @@ class WireReader:
         _require(type(parts) is list and len(parts) in {2, 4}, "an acceptance or a refusal")
         if len(parts) == 2:
             sealed, tag = parts
-            _require(is_octets(sealed) and len(sealed) > SEALED_BYTES, "what accepts is sealed")
+            _require(
+                is_octets(sealed) and len(sealed) > SEALED_BYTES and not _is_open(sealed), "what accepts is sealed"
+            )
             _require(is_octets(tag, 16 if self._with_token[did] else 0), "a tag goes with a token")
             return "accepted"
         empty, root_lists, certificate, word = parts
@@ -149,7 +153,8 @@ class WireReader:
         bits = parts[-1]
         _require(bits is None if did is not None else bits is None or is_octets(bits), "a bitmap, and for many only")
         if len(parts) == 2:
-            return self._signed(parts[0], "os-can").typ
+            self._signed(parts[0], "os-can")
+            return "os-can"
         _require(type(parts[1]) is int and parts[1] >= 0, "the time that is left")
         claims = self._signed(parts[0], "os-job").claims
         group = claims[c.SUB] == "all"
@@ -166,7 +171,7 @@ class WireReader:
 
     def _about(self, body: bytes, typ: str, did: str) -> dict[int, Any]:
         """The claims of an object that is about this device."""
-        claims = self._signed(body, typ).claims
+        claims: dict[int, Any] = self._signed(body, typ).claims
         _require(claims[c.SUB] == did, f"{typ} about another device")
         return claims
 
@@ -226,11 +231,18 @@ class Proof:
         self.claims = _decoded(self.payload)
 
 
+def _is_open(body: bytes) -> bool:
+    """Whether anybody can read this."""
+    with suppress(NotOfTheDesign):
+        Proof(body)
+        return True
+    return False
+
+
 def _claims(body: bytes) -> dict[int, Any]:
-    claims = Proof(body).claims
+    claims: dict[int, Any] = Proof(body).claims
     _require(type(claims) is dict and c.SUB in claims, "claims about somebody")
-    found: dict[int, Any] = claims
-    return found
+    return claims
 
 
 def _typ(body: bytes) -> str:
