@@ -9,7 +9,7 @@ from gateway.audit.book import AuditBook
 from gateway.devices.fleet_revocation import DEVICES_LISTED, FleetRevocation
 from gateway.spool.queue import Spool
 from tests.peers.clock import HandClock
-IMPORTS
+from tests.peers.two_stations import GatewayStation, Holders, MasterStation, joined
 
 
 async def test_a_site_that_revokes_all_it_can_does_not_keep_itself_from_being_revoked(
