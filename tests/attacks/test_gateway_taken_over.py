@@ -108,13 +108,13 @@ async def test_a_gateway_that_lives_in_the_future_delays_jobs_and_moves_no_floor
     assert flash(agent).floor.value <= site.now()
     assert flash(agent).groups.epoch == site.epoch
     # With the truth, at the next start or the next session, the master is obeyed again.
-    site.lie = 0  # type: ignore[attr-defined]
+    site.lie = 0  # type: ignore[attr-defined]  # a field of the station played here alone
     await agent.start()
     await station.joined([NAME], 3)
     await station.deliver(marking(marks, 4))
     assert await outcome(station, 4) == "ok"
     # And beyond its certificate it is not believed at all.
-    site.lie = 40 * DAY  # type: ignore[attr-defined]
+    site.lie = 40 * DAY  # type: ignore[attr-defined]  # likewise here alone
     await station.restart()
     await until(lambda: "refused reason=wrong_time" in agent.log, what="the refusal")
     assert len(station.hellos[NAME]) == 3

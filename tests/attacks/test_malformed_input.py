@@ -6,10 +6,10 @@ a byte too many, on the topic where it was said.
 
 from __future__ import annotations
 
-import contextlib
 import random
 import socket
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 import pytest
 
@@ -33,9 +33,10 @@ FLIPS = 3
 class Site:
     """A site with devices, one more that waits to be let in, and somebody with every right at its broker."""
 
-    def __init__(self, system: System, tap: Tap, api_port: int) -> None:
+    def __init__(self, system: System, tap: Tap, door: int, api_port: int) -> None:
         self.system = system
         self.tap = tap
+        self.door = door
         self.api_port = api_port
         self.devices = [*system.add_swarm(SWARM, SITE), AGENT]
         system.add_agent(AGENT, SITE)
@@ -53,10 +54,13 @@ class Site:
         assert_exactly_once(self.system.ended(SITE, jid), self.devices)
         assert {name: self.system.children[name].process.pid for name in self.pids} == self.pids
 
-    @property
-    def trust(self) -> Message:
-        """What the site says of itself."""
-        return next(message for message in reversed(self.said) if message[0] == topics.trust(SITE))
+    @contextmanager
+    def put_right(self) -> Iterator[None]:
+        """What the broker keeps for who comes later is afterwards what the site has said."""
+        with tapped(self.door, topics.trust(SITE)) as late:
+            kept = late.heard()
+        yield
+        self.tap.say(kept, retain=True)
 
     def dids(self) -> list[str]:
         keys = self.system.view(SITE, "/keys?kind=device")["keys"]
@@ -70,7 +74,7 @@ def site() -> Iterator[Site]:
         with hacked_broker(system.temporary()) as door:
             system.add_gateway(SITE, api={"listen": f"127.0.0.1:{port}"})
         with tapped(door) as tap:
-            yield Site(system, tap, port)
+            yield Site(system, tap, door, port)
 
 
 def bent(said: list[Message]) -> list[Message]:
@@ -95,10 +99,10 @@ def test_what_is_no_message_is_counted_on_every_topic_and_ends_nothing(site: Sit
         places += [topics.device_job(SITE, did), topics.device_sok(SITE, did), topics.device_ep(SITE, did)]
         places.append(topics.enrol_response(SITE, did))
     before, refused = system.refusals(SITE), sum(system.report()["refused"].values())
-    count = site.tap.say((place, payload) for place in places for payload in nothing)
-    assert count == len(places) * len(nothing)
-    site.tap.say([(place, payload) for place in places for payload in nothing[:5]], retain=True)
-    site.tap.say([site.trust], retain=True)
+    with site.put_right():
+        count = site.tap.say((place, payload) for place in places for payload in nothing)
+        assert count == len(places) * len(nothing)
+        site.tap.say([(place, payload) for place in places for payload in nothing[1:5]], retain=True)
     site.works_on()
     counted = system.refusals(SITE) - before
     heard = [place for place in places if "/up/" in place]
@@ -117,7 +121,6 @@ def test_what_was_a_message_once_is_none_any_more_when_one_bit_has_changed(site:
     keys = {(key["did"], key["state"]) for key in site.system.view(SITE, "/keys?kind=device")["keys"]}
     executed = site.system.report()["executed"]
     site.tap.say(bent(site.said))
-    site.tap.say([site.trust], retain=True)
     site.works_on()
     after = site.system.report()["executed"]
     assert {jid: after[jid] for jid in executed} == executed
@@ -177,7 +180,7 @@ def test_the_doors_of_the_api_answer_or_hang_up_and_go_on(site: Site) -> None:
 def hang_up(port: int, raw: bytes, *, wait: bool = False) -> bytes:
     """Say this at the API's port, and hear what comes back until it is over; or say it and turn away at once."""
     answer = b""
-    with socket.create_connection(("127.0.0.1", port), SECONDS) as connection, contextlib.suppress(ConnectionError):
+    with socket.create_connection(("127.0.0.1", port), SECONDS) as connection, suppress(ConnectionError):
         connection.sendall(raw)
         if not wait:
             connection.shutdown(socket.SHUT_WR)
