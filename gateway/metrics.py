@@ -39,6 +39,14 @@ class Metrics:
             self._logged[link, reason] = now
             log.warning("refused link=%s reason=%s peer=%r detail=%r", link, reason, peer, detail[:200])
 
+    def refused_of(self) -> dict[str, dict[str, int]]:
+        """How often what was refused of each peer that is named here, by reason."""
+        found: dict[str, dict[str, int]] = {}
+        for (_, reason, peer), count in self.peers.items():
+            reasons = found.setdefault(peer, {})
+            reasons[reason] = reasons.get(reason, 0) + count
+        return found
+
     def text(self, gauges: dict[str, float]) -> str:
         """Everything in Prometheus' text format (https://prometheus.io/docs/instrumenting/exposition_formats/)."""
         lines = [f"outstation_{name}_total {count}" for name, count in sorted(self.counters.items())]

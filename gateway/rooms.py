@@ -295,7 +295,12 @@ class Rooms:
         return [
             *StationApi(self.facts, CHECKS).operations(),
             *jobs.operations(),
-            *DevicesApi(registry=self.registry, site_book=self.site_book, enrolled=self.known_here).operations(),
+            *DevicesApi(
+                registry=self.registry,
+                site_book=self.site_book,
+                enrolled=self.known_here,
+                refused_of=self.metrics.refused_of,
+            ).operations(),
             *SitesApi(
                 site_book=self.site_book,
                 site_keys=self.site_keys,

@@ -121,6 +121,7 @@ class Station:
             keys=rooms.keys,
             enrollment=self._site.enrollment if self._site is not None else None,
             audit=rooms.audit,
+            refused_of=rooms.metrics.refused_of,
         )
         operations = [*rooms.operations(self._stopping), *keys.operations()]
         listen = self._settings.api

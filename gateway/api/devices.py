@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import Any, cast, get_args
 
 from device_agent.errors import NotFound, Refused, UsageInvalid
@@ -31,13 +32,18 @@ ENROLLED_FACTS = (
 )
 
 ByName = Callable[[str], Enrolled | None]
+RefusedOf = Callable[[], Mapping[str, Mapping[str, int]]]
+"""What was refused of whom since the start: by the name or the did of a peer, and by reason."""
 
 
 class DevicesApi:
     """Operations on devices."""
 
-    def __init__(self, *, registry: Registry, site_book: SiteBook, enrolled: ByName) -> None:
+    def __init__(
+        self, *, registry: Registry, site_book: SiteBook, enrolled: ByName, refused_of: RefusedOf = dict
+    ) -> None:
         self._registry = registry
+        self._refused_of = refused_of
         self._enrolled = enrolled
         self._site_book = site_book
 
@@ -98,7 +104,9 @@ class DevicesApi:
         ]
         if not found:
             raise NotFound(f"no device {wanted!r}", error_id="device.unknown", hint="outstation devices list")
-        return {"devices": [self._view(device) for device in found]}
+        refused = self._refused_of()
+        views = [self._view(device) for device in found]
+        return {"devices": [{**view, "refused": refused_by(refused, view["id"], view.get("did"))} for view in views]}
 
     def _view(self, device: Device) -> dict[str, Any]:
         own = self._registry.own_device(device.id) is device
@@ -138,6 +146,14 @@ class DevicesApi:
             "fingerprint": fingerprint(certificate.sig),
             "unproven": certificate.unproven,
         }
+
+
+def refused_by(refused: Mapping[str, Mapping[str, int]], *names: str | None) -> dict[str, int]:
+    """By reason, for a device that is counted under its name, and under its did while it has none."""
+    counts = Counter[str]()
+    for name in {name for name in names if name}:
+        counts.update(refused.get(name, {}))
+    return dict(counts)
 
 
 def _cursor(device: Device) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, get_args
 
 from device_agent.errors import NotFound, PolicyRefused, UsageInvalid
+from gateway.api.devices import RefusedOf, refused_by
 from gateway.api.key_requests import (
     ExpectedList,
     JoinTokenWish,
@@ -48,6 +49,7 @@ class KeysApi:
         keys: CurveKeys,
         enrollment: Enrollment | None,
         audit: AuditBook,
+        refused_of: RefusedOf = dict,
     ) -> None:
         self._site = site
         self._site_keys = site_keys
@@ -55,6 +57,7 @@ class KeysApi:
         self._keys = keys
         self._enrollment = enrollment
         self._audit = audit
+        self._refused_of = refused_of
 
     def operations(self) -> list[Operation]:
         """The table."""
@@ -131,9 +134,15 @@ class KeysApi:
         listed = sorted((entry for entry in found if entry[0] > after), key=lambda entry: entry[0])
         page = listed[:limit]
         own = {"public_key": self._keys.public, "fingerprint": fingerprint(self._keys.public)}
+        refused = self._refused_of()
         return {
             "station": own,
-            "keys": [each.view(self._site) if isinstance(each, Enrolled) else each for _, each in page],
+            "keys": [
+                {**each.view(self._site), "refused": refused_by(refused, each.label, each.did)}
+                if isinstance(each, Enrolled)
+                else each
+                for _, each in page
+            ],
             "next": page[-1][0] if page and len(listed) > len(page) else None,
         }
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 COMPLETION_SECONDS = 1.0
 JOBS_OFFERED = 50
+DEVICES_OFFERED = 1000
 
 # A shell expands what it is offered, so only plain words are.
 PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@-]*\Z")
@@ -38,6 +39,23 @@ def site_names(context: typer.Context) -> list[str]:
 def key_names(context: typer.Context) -> list[str]:
     """The sites and devices whose keys a station knows."""
     return _offered(context, lambda client: (key.label for key in client.keys().keys))
+
+
+def device_names(context: typer.Context) -> list[str]:
+    """The first devices of a station, by name."""
+    return _offered(context, lambda client: (device.id for device in client.devices({}, DEVICES_OFFERED)))
+
+
+def join_token_ids(context: typer.Context) -> list[str]:
+    """The join tokens that still let devices in."""
+    from gateway.cli.key_client import KeyClient
+
+    return _offered(context, lambda client: (token.id for token in KeyClient(client).tokens() if token.state == "open"))
+
+
+def operator_token_ids(context: typer.Context) -> list[str]:
+    """The valid tokens of the API."""
+    return _offered(context, lambda client: (token.id for token in client.tokens() if token.state == "valid"))
 
 
 def functions() -> list[str]:

@@ -10,7 +10,7 @@ import typer
 from device_agent.errors import EXIT_OK
 from gateway.cli import completion, targets
 from gateway.cli.command import ASKING, HelpText, invocation, noun, verb
-from gateway.cli.text import safe, shown
+from gateway.cli.text import safe, shown, tally
 
 if TYPE_CHECKING:
     from gateway.cli.output import Output
@@ -106,7 +106,9 @@ SHOW = HelpText(
 @verb(app, "show", SHOW)
 def show(
     context: typer.Context,
-    device: Annotated[str, typer.Argument(metavar="ID", help="the device's name")],
+    device: Annotated[
+        str, typer.Argument(metavar="ID", help="the device's name", autocompletion=completion.device_names)
+    ],
     site: Site = None,
     as_json: Json = False,
 ) -> int:
@@ -126,6 +128,7 @@ def show(
                 ("first seen", output.time(found.first_seen)),
                 ("agent", safe(found.agent or "-")),
                 *_enrollment(found, output),
+                *([("refused", tally(found.refused))] if found.refused else []),
                 *(("grain", f"{safe(name)} = {shown(grain)}") for name, grain in sorted((found.grains or {}).items())),
             ]
         )

@@ -10,6 +10,7 @@ import typer
 
 from device_agent.clock import iso
 from device_agent.errors import EXIT_OK, UsageInvalid
+from gateway.cli import completion
 from gateway.cli.arguments import duration
 from gateway.cli.command import ASKING, HelpText, invocation, noun, verb
 from gateway.cli.text import safe
@@ -193,7 +194,9 @@ REVOKE = HelpText(
 @verb(app, "revoke", REVOKE)
 def revoke(
     context: typer.Context,
-    token_id: Annotated[str, typer.Argument(metavar="ID", help="the token's id")],
+    token_id: Annotated[
+        str, typer.Argument(metavar="ID", help="the token's id", autocompletion=completion.join_token_ids)
+    ],
     as_json: Json = False,
 ) -> int:
     """End a token."""

@@ -19,7 +19,7 @@ class KeyView(Struct, frozen=True):
     """A key of a site or of a device; ``site`` is whose it is, or claims to be.
 
     ``state`` is pending, accepted, quarantined, rejected, revoked or denied; ``serial`` and ``model`` are what a
-    device says of itself; ``proof`` is by what it was let in.
+    device says of itself; ``proof`` is by what it was let in, ``refused`` what was refused of it since the start.
     """
 
     site: str
@@ -41,6 +41,7 @@ class KeyView(Struct, frozen=True):
     first_seen: float | None = None
     last_seen: float | None = None
     detail: str = ""
+    refused: dict[str, int] = {}
 
     @property
     def label(self) -> str:

@@ -11,7 +11,7 @@ from gateway.cli import completion, join_tokens, key_acceptance, windows
 from gateway.cli.command import ASKING, HelpText, invocation, noun, verb
 from gateway.cli.key_words import STATES, STYLES, Json, OfDevice, OfSite, kind_of, say
 from gateway.cli.sites import confirmed
-from gateway.cli.text import safe
+from gateway.cli.text import safe, tally
 
 if TYPE_CHECKING:
     from gateway.cli.key_client import KeyClient
@@ -55,7 +55,7 @@ LIST = HelpText(
             "first seen": "when it first knocked",
             "last seen": "when it last did",
             "address": "from where, if that is known",
-            "remark": "why a device still waits; unproven when nothing proved which one it is",
+            "remark": "why a device still waits; unproven when nothing proved which one it is; what was refused of it",
         },
         "States": STATES,
     },
@@ -116,8 +116,12 @@ def _row(output: Output, key: KeyView) -> list[str | Styled]:
         output.age(key.first_seen),
         output.age(key.last_seen),
         safe(key.address or "-"),
-        safe(key.detail or ("unproven" if key.unproven else "")),
+        safe("; ".join(words for words in (key.detail, "unproven" if key.unproven else "", _refused(key)) if words)),
     ]
+
+
+def _refused(key: KeyView) -> str:
+    return f"refused {tally(key.refused)}" if key.refused else ""
 
 
 def _list_expected(output: Output, client: KeyClient, as_json: bool) -> int:
@@ -173,6 +177,7 @@ def show(
             ("first seen", output.time(key.first_seen)),
             ("last seen", output.time(key.last_seen)),
             ("remark", safe(key.detail)),
+            ("refused", tally(key.refused)),
         ]
         output.facts([(what, words) for what, words in facts if words])
     return EXIT_OK

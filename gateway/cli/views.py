@@ -116,6 +116,8 @@ class DeviceView(Struct, frozen=True):
     accepted_by: str | UnsetType = UNSET
     accepted_at: float | UnsetType | None = UNSET
     confirmed_at: float | UnsetType | None = UNSET
+    refused: dict[str, int] | UnsetType = UNSET
+    """What its station refused of it since the start, by reason; only where one device is shown."""
 
 
 class SiteView(Struct, frozen=True):

@@ -132,7 +132,7 @@ class Admission:
             name=name,
             place=place,
             proof=grounds.proof,
-            unproven=grounds.proof == "pattern",
+            unproven=device.unproven or grounds.proof == "pattern",
             token=grounds.token,
             accepted_by=(grounds.asker.user or device.did)[:USER_CHARACTERS],
             accepted_at=now,

@@ -234,7 +234,7 @@ class SiteKeys(Part):
         """
         async with self._deciding:
             changed = await self._accept(site, wanted, grant or Grant())
-        await self._tell()
+        await self._tell("accept", changed)
         return changed
 
     async def accept_request(self, body: bytes, site: str, grant: Grant | None = None) -> list[dict[str, Any]]:
@@ -265,7 +265,7 @@ class SiteKeys(Part):
             before = self._keys.get(key)
             entry = SiteKey(key, site, "accepted", "", before.first_seen if before else now, now, body)
             await self._accepted(entry, grant or Grant())
-        await self._tell()
+        await self._tell("accept", [entry.view()])
         return [entry.view()]
 
     def bundle(self, site: str) -> str:
@@ -326,7 +326,7 @@ class SiteKeys(Part):
                 changed = [await self._rejected(entry) for entry in chosen]
             else:
                 raise NotFound(f"no key of site {site!r} to reject", hint="outstation keys list")
-        await self._tell()
+        await self._tell("reject", changed)
         return changed
 
     async def _rejected(self, entry: SiteKey) -> dict[str, Any]:
@@ -385,7 +385,10 @@ class SiteKeys(Part):
         await self._bus.fire([self._bus.event(tags.AUTH, data)])
         return entry.state
 
-    async def _tell(self) -> None:
+    async def _tell(self, act: str, changed: list[dict[str, Any]]) -> None:
+        await self._bus.fire(
+            [self._bus.event(tags.KEY, {"id": v["site"], "act": act, "result": True}) for v in changed]
+        )
         await self._on_change()
         if self._trust is not None:
             await self._trust.tell()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -33,7 +34,7 @@ from gateway.devices.registry import Registry
 from gateway.jobs.close import Closing
 from gateway.jobs.expect import Expectation, expect, pages
 from gateway.jobs.open_jobs import ABOVE, LOCAL, Branch, OpenJob, OpenJobs, Waiting
-from gateway.jobs.permission import FREE, Permission, Ruling
+from gateway.jobs.permission import FREE, Permission, RefusedDevice, Ruling
 from gateway.jobs.record import NOT_RUN_RETCODE, new_event, outcome_statement
 from gateway.jobs.refuse import refused_pages, refused_records
 from gateway.jobs.seal import SEALED_DEVICES, Sealer, public
@@ -152,10 +153,25 @@ class Acceptance:
             draft, ruling = await self._permission.here(operator, draft, target)
             body, target = self._checked(draft), compile_target(draft.tgt, draft.tgt_type)
         self._sealer.may_issue(draft)
+        ruling = self._within_reach(target, ruling)
         if draft.sealed:
             self._check_few(target)
         await self._take(draft, body, target, LOCAL, expires_in, ruling=ruling)
         return draft.jid
+
+    def _within_reach(self, target: Target, ruling: Ruling) -> Ruling:
+        """Devices behind sites below a gateway are refused at once: they would not believe it."""
+        if self._sealer.signs_for_sites():
+            return ruling
+        sites = self._sites_below()
+        why = f"not_granted: site {self._site} may order its own devices alone; run it there, or from a master"
+        below = tuple(
+            RefusedDevice(device.site, device.id, device.last_seen, why)
+            for site in sites
+            for device in self._registry.below(site)
+            if target.matches(device.id, device.grains)
+        )
+        return dataclasses.replace(ruling, shut=frozenset(sites), below=below)
 
     def _life(self, request: JobRequest) -> float:
         """Seconds until the job expires. Raises ``UsageInvalid``, and ``PolicyRefused`` beyond what this site may."""
@@ -229,6 +245,7 @@ class Acceptance:
         sealed = [*kept, *parcel.sealed]
         await self._writer.commit([(PUT_SEALS, [(jid, encode_value(sealed))])])
         opened.sealed = sealed
+        opened.sealing.clear()
         opened.look_at = 0.0
         self._kick()
 

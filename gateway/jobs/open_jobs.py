@@ -77,7 +77,8 @@ class OpenJob:
     deadline: float
     sealed: list[Sealed] = field(default_factory=list)
     made: dict[tuple[str, str], tuple[int, Sealed]] = field(default_factory=dict)
-    sealing_asked: float = 0.0
+    sealing: dict[str, tuple[float, int]] = field(default_factory=dict)
+    """By site, when new seals may be asked for again, and how often they were asked for in vain."""
     cancelled: bool = False
     held: bool = False
     own_expected: int = 0

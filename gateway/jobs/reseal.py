@@ -13,6 +13,8 @@ log = logging.getLogger(__name__)
 RESEAL_SECONDS = 2.0
 """New seals of one job are made or asked for at most this often."""
 
+RESEAL_CEILING_SECONDS = 60.0
+
 AskSeal = Callable[[str, str, str], Awaitable[None]]
 
 
@@ -30,10 +32,19 @@ class Reseal:
     async def renew(self, opened: OpenJob, site: str, reason: str) -> bool:
         """Let go of the seals made here, so that new ones are made (True), or ask for others (False)."""
         now = self._clock.monotonic()
-        if now < opened.sealing_asked:
+        again, tries = opened.sealing.get(site, (0.0, 0))
+        if now < again:
             return False
-        opened.sealing_asked = now + RESEAL_SECONDS
-        log.info("job needs new seals jid=%s site=%s reason=%s", opened.job.jid, site, reason)
+        # Whoever issued it may be away for long: he is asked ever more rarely, and it is told once.
+        wait = RESEAL_SECONDS * 2.0 ** min(tries, 8)
+        opened.sealing[site] = now + min(RESEAL_CEILING_SECONDS, wait), tries + (opened.origin != LOCAL)
+        log.log(
+            logging.DEBUG if tries else logging.INFO,
+            "job needs new seals jid=%s site=%s reason=%s",
+            opened.job.jid,
+            site,
+            reason,
+        )
         if opened.origin == LOCAL:
             for key in [key for key in opened.made if key[0] == site]:
                 del opened.made[key]

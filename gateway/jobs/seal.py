@@ -71,6 +71,10 @@ class Sealer:
         """The time that a job is issued at: the one by which devices judge what this station signs."""
         return self._authority.now()
 
+    def signs_for_sites(self) -> bool:
+        """Whether devices of other sites take jobs from this station: the key of a site counts for its own alone."""
+        return self._authority.master is not None
+
     def longest(self) -> float | None:
         """The longest life of a job issued here, in seconds; None where nothing but the product's own limit counts."""
         certificate = self._authority.certificate

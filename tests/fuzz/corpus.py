@@ -270,7 +270,12 @@ def of_uplink(real: Made) -> Made:
     )
     keys = frames.GroupKeys(site=SITE, certificate=b"c", epoch=1, keys=[(bytes(8), b"sealed")], signature=b"s")
     tells = frames.SiteTells(
-        [keys, frames.LeafRequest(SITE, b"request"), frames.SiteRevocations(SITE, real["revocations"])]
+        [
+            keys,
+            frames.LeafRequest(SITE, b"request"),
+            frames.SiteRevocations(SITE, real["revocations"]),
+            frames.MasterRevocations(bytes(8), real["revocations"]),
+        ]
     )
     from_site: list[frames.FromSite] = [
         frames.SiteHello(protocol=2, site=SITE, epoch=EPOCH_OF_STORE, release="0.1.0", request=b"r", certificate=b"c"),

@@ -144,6 +144,9 @@ async def test_what_a_pattern_lets_in_is_marked_for_ever(site: JoinSite) -> None
     assert isinstance(answer, Accepted)
     assert answer.certificate.unproven
     assert read_device_certificate(await site.enrollment.renew(devices[0].did)).unproven
+    # For ever: also when it is accepted again, whoever compares its fingerprint then.
+    await site.enrollment.verdicts.quarantine(devices[0].did, "two of them")
+    assert (await site.enrollment.verdicts.accept(devices[0].did, devices[0].fingerprint, None, ALICE)).unproven
     # Who came after the operator had looked is not in.
     assert (site.states()[late.did], site.states()[stranger.did]) == ("pending", "pending")
 

@@ -18,8 +18,10 @@ from gateway.fleet.station_files import StationFiles
 from gateway.jobs.accept import JobRequest
 from gateway.jobs.seal import is_told_of, public
 from gateway.rooms import Rooms
+from tests.peers.central import a_record
 from tests.peers.clock import HandClock
 from tests.peers.database import a_job, opened_rooms
+from tests.peers.rope import new_keys
 
 NAME = "cam"
 
@@ -107,3 +109,40 @@ def test_a_site_tells_of_a_sealed_job_without_its_arguments() -> None:
     assert not is_told_of(encode(job), encode(public(a_job(fun="cmd.run", sealed=True))))
     plain = a_job(arg=["for everybody"])
     assert not is_told_of(encode(plain), encode(a_job()))
+
+
+async def test_a_job_issued_at_a_relay_is_refused_for_the_devices_of_other_sites(rooms: Rooms) -> None:
+    key = new_keys().public
+    await rooms.site_keys.judge("porto", key, "192.0.2.1")
+    await rooms.site_keys.accept("porto", None)
+    await rooms.inbox.commit_records("porto", "0" * 16, [a_record("cam-p", "porto", 1)])
+    jid = await rooms.acceptance.submit(JobRequest(tgt="*", fun="test.ping"), "ops")
+    opened = rooms.open_jobs.get(jid)
+    assert opened is not None
+    assert (list(opened.waiting), opened.branches) == ([NAME], {})
+    (outcome,), _ = await rooms.views.outcomes(jid, 0, 10)
+    assert (outcome["id"], outcome["site"], outcome["outcome"]) == ("cam-p", "porto", "refused")
+    assert "its own devices alone" in outcome["why"]
+
+
+async def test_seals_are_asked_for_ever_more_rarely_while_nobody_answers(
+    rooms: Rooms, master: SigningKey, clock: HandClock
+) -> None:
+    job = a_job()
+    parcel = sealed(rooms, master, job)
+    await rooms.acceptance.accept_from_above(parcel, 300.0, "central")
+    opened = rooms.open_jobs.get(job.jid)
+    assert opened is not None
+    asked: list[float] = []
+
+    async def ask(site: str, jid: str, reason: str) -> None:
+        asked.append(clock.monotonic() - 1000.0)
+
+    rooms.reseal.ask_above(ask)
+    for _ in range(200):
+        await rooms.reseal.renew(opened, "lisbon", "stale_epoch")
+        clock.move(1.0)
+    assert asked == [0.0, 2.0, 6.0, 14.0, 30.0, 62.0, 122.0, 182.0]
+    await rooms.acceptance.accept_from_above(sealed(rooms, master, job), 300.0, "central")
+    await rooms.reseal.renew(opened, "lisbon", "stale_epoch")
+    assert asked[-1] == 200.0

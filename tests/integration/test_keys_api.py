@@ -6,6 +6,7 @@ import os
 import pwd
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,7 @@ async def opened_api(folder: Path, *, devices: bool = True) -> AsyncIterator[Api
             site="lisbon",
             site_keys=site_keys,
             revoke_site=revoke_site,
+            refused_of=site.metrics.refused_of,
             keys=new_keys(),
             enrollment=site.enrollment if devices else None,
             audit=AuditBook(site="lisbon", writer=site.writer, spool=spool, clock=site.clock),
@@ -126,6 +128,15 @@ async def test_tokens_are_said_once_and_listed_without_their_secrets(api: Api) -
     assert ended["state"] == "revoked"
     assert (await api.refused(400, "POST", f"/keys/tokens/{tokens[1].id.hex()}/revoke"))["id"] == "token.ended"
     assert (await api.refused(404, "POST", "/keys/tokens/00/revoke"))["id"] == "token.unknown"
+
+
+async def test_a_device_that_was_refused_is_listed_with_the_reason(api: Api) -> None:
+    await api.ask("POST", "/keys/window/open", {"max": 1})
+    (made,) = (await api.ask("POST", "/keys/tokens", {}))["tokens"]
+    good = JoinToken.from_text(made["text"])
+    assert isinstance(await api.site.ask(a_device(), replace(good, secret=b"guessed at home.")), NotYet)
+    (listed,) = (await api.ask("GET", "/keys"))["keys"]
+    assert listed["refused"] == {"bad_tag": 1}
 
 
 @pytest.mark.parametrize(

@@ -182,7 +182,7 @@ async def test_the_table_of_undecided_keys_is_bounded_and_the_oldest_gives_way(
 
 async def test_every_step_of_a_key_is_an_event_as_salt_fires_it(rooms: Rooms) -> None:
     key = a_key()
-    with rooms.bus.subscribe("salt/auth") as heard:
+    with rooms.bus.subscribe("salt/auth") as heard, rooms.bus.subscribe("salt/key") as decided:
         await rooms.site_keys.judge("lisbon", key, "192.0.2.1")
         await rooms.site_keys.accept("lisbon", None)
         await rooms.site_keys.judge("lisbon", a_key(), "192.0.2.2")
@@ -194,3 +194,5 @@ async def test_every_step_of_a_key_is_an_event_as_salt_fires_it(rooms: Rooms) ->
         ("denied", False),
         ("reject", False),
     ]
+    decisions = [decided.queue.get_nowait().data for _ in range(decided.queue.qsize())]
+    assert decisions == [{"id": "lisbon", "act": act, "result": True} for act in ("accept", "reject")]

@@ -39,6 +39,9 @@ class OpenSealer:
     def __init__(self, clock: Clock) -> None:
         self.now = clock.wall
 
+    def signs_for_sites(self) -> bool:
+        return True
+
     def longest(self) -> float | None:
         return None
 

@@ -46,6 +46,12 @@ def test_every_refusal_is_counted_and_its_peer_named(metrics: Metrics) -> None:
     metrics.refused("uplink", "flooding", "madrid@192.0.2.2")
     assert metrics.refusals == {("uplink", "flooding"): 4}
     assert metrics.peers.most_common(1) == [(("uplink", "flooding", "lisbon@192.0.2.1"), 3)]
+    metrics.refused("zap", "flooding", "madrid@192.0.2.2")
+    metrics.refused("uplink", "malformed", "madrid@192.0.2.2")
+    assert metrics.refused_of() == {
+        "lisbon@192.0.2.1": {"flooding": 3},
+        "madrid@192.0.2.2": {"flooding": 2, "malformed": 1},
+    }
 
 
 def test_a_flood_of_names_fills_no_memory_and_hides_nobody_who_comes_again(metrics: Metrics) -> None:

@@ -46,6 +46,7 @@ FROM_SITE: list[FromSite] = [
             frames.GroupKeys(site="lisbon", certificate=b"c", epoch=1, keys=[(bytes(8), b"sealed")], signature=b"s"),
             frames.LeafRequest("porto", b"request", b"certificate"),
             frames.SiteRevocations("porto", b"list"),
+            frames.MasterRevocations(bytes(8), b"list"),
         ]
     ),
     frames.Reseal(jid=JID, site="lisbon", reason="stale_epoch"),
@@ -243,6 +244,17 @@ def test_only_what_is_new_is_told_again() -> None:
     assert frames.trust_news(second, first) == frames.SiteTrust(
         root_lists=[b"1", b"2"], revocations=[b"s"], leaves=[("b", b"z")], group_epoch=2
     )
+
+
+def test_what_is_told_takes_the_place_of_what_was_told_of_the_same_site_or_the_same_master() -> None:
+    entries: list[frames.Told] = [
+        frames.SiteRevocations("lisbon", b"1"),
+        frames.SiteRevocations("porto", b"1"),
+        frames.MasterRevocations(bytes(8), b"1"),
+        frames.MasterRevocations(b"8 bytes.", b"1"),
+    ]
+    assert len({frames.subject(entry) for entry in entries}) == len(entries)
+    assert frames.subject(frames.MasterRevocations(bytes(8), b"2")) == frames.subject(entries[2])
 
 
 def test_many_leaves_go_in_frames_of_a_bounded_size_and_the_sites_own_in_the_first() -> None:

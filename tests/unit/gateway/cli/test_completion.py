@@ -26,6 +26,8 @@ def station(api: ApiDouble) -> None:
     api.jobs = [job(), job(jid="20261121031600000000", state="open"), job(jid="$(reboot)")]
     api.sites = [{"site": "lisbon"}, {"site": "porto"}, {"site": "`x`"}]
     api.keys = [{"site": "faro", "state": "pending"}]
+    api.devices = [{"id": "cam-1", "site": "lisbon"}, {"id": "$(reboot)", "site": "lisbon"}]
+    api.join_tokens = [{"id": "360c73b90e7c0fcf"}, {"id": "used", "state": "used"}]
 
 
 @pytest.mark.parametrize(
@@ -38,6 +40,8 @@ def station(api: ApiDouble) -> None:
         ("outstation sites show l", ["lisbon"]),
         ("outstation devices list --site ", ["lisbon", "porto"]),
         ("outstation keys accept ", ["faro"]),
+        ("outstation devices show ", ["cam-1"]),
+        ("outstation keys token revoke ", ["360c73b90e7c0fcf"]),
         ("outstation jobs show 1 --outcome un", ["unreachable", "unknown"]),
         ("outstation check --js", ["--json"]),
         ("outstation run * test.pi", ["test.ping"]),

@@ -68,6 +68,11 @@ def test_a_device_is_shown_with_its_grains(devices: list[Fields], shell: Shell) 
     assert json.loads(shell.here("devices", "show", "cam-1", "--json").out) == {"type": "device", **devices[0]}
 
 
+def test_what_was_refused_of_a_device_is_shown(api: ApiDouble, shell: Shell) -> None:
+    api.devices = [device("cam-1", refused={"replayed_frame": 1, "bad_frame": 2})]
+    assert "refused:     2 bad_frame, 1 replayed_frame" in shell.here("devices", "show", "cam-1").out.splitlines()
+
+
 def test_grains_that_are_nonsense_are_shown_and_not_obeyed(api: ApiDouble, shell: Shell) -> None:
     api.devices = [device("cam-1", grains={"\x1b[2J": {"deep": ["\x07"]}, "": None}, agent="\x1b]0;x\x07")]
     finished = shell.here("devices", "show", "cam-1")

@@ -55,7 +55,8 @@ def camera(**changed: Any) -> Fields:
 
 
 def test_keys_are_a_table_and_the_stations_own_is_said_beside_it(api: ApiDouble, shell: Shell) -> None:
-    api.keys = [PENDING, camera(state="accepted", name="gate", unproven=True), camera(detail="name \x1b[2J taken")]
+    known = camera(state="accepted", name="gate", unproven=True, refused={"bad_tag": 3})
+    api.keys = [PENDING, known, camera(detail="name \x1b[2J taken")]
     finished = shell.run("keys", "list")
     heading, *rows = [line.split() for line in finished.out.splitlines()]
     assert heading == [
@@ -64,7 +65,7 @@ def test_keys_are_a_table_and_the_stations_own_is_said_beside_it(api: ApiDouble,
     times = ["2026-11-21T03:15:00Z", "2026-11-21T03:16:00Z"]
     assert rows == [
         ["lisbon", "site", "pending", "ab:cd", "-", *times, "192.0.2.7"],
-        ["gate", "device", "accepted", SHOWN, "B8A44F", *times, "-", "unproven"],
+        ["gate", "device", "accepted", SHOWN, "B8A44F", *times, "-", "unproven;", "refused", "3", "bad_tag"],
         [DID, "device", "pending", SHOWN, "B8A44F", *times, "-", "name", r"\x1b[2J", "taken"],
     ]
     assert finished.error.splitlines() == [f"this station's public key:  {'k' * 40}", "             fingerprint:  own"]
