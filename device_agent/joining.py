@@ -18,6 +18,7 @@ from device_agent.protocol import topics
 from device_agent.trust.chain import SKEW_SECONDS
 from device_agent.trust.join import NONCE_BYTES, confirm, request
 from device_agent.trust.join_answer import Accepted, NotYet, open_response
+from device_agent.trust.root_list import read_root_list
 from device_agent.trust.signed_job import FUTURE_SECONDS
 from device_agent.trust.token import JoinToken
 
@@ -51,8 +52,9 @@ def invitation(table: AgentSettings, token: JoinToken | None, identity: Identity
     given = invited_by_token(token) if token is not None else None
     site = _agreed("site", identity.site, given.site if given else "", table.site or "")
     known = (identity.anchor.pinned or b"") if identity.joined else b""
+    shown = given.root if given and given.root else b""
     pinned = bytes.fromhex(table.root or "")
-    root = _agreed("root", known.hex(), given.root.hex() if given and given.root else "", pinned.hex())
+    root = _agreed("root", known.hex(), _pinned_as(identity, shown).hex(), _pinned_as(identity, pinned).hex())
     host = table.broker.host or (given.host if given else "") or identity.host
     port = table.broker.port or (given.port if given else 0) or identity.join_port
     missing = [name for name, value in (("site", site), ("broker.host", host), ("broker.port", port)) if not value]
@@ -79,6 +81,13 @@ def invitation(table: AgentSettings, token: JoinToken | None, identity: Identity
 def shown_machine(table: AgentSettings) -> tuple[str, str]:
     """Serial number and model, as the request shows them to whoever accepts it."""
     return table.serial or machine_serial(), table.model or machine_model()
+
+
+def _pinned_as(identity: Identity, root: bytes) -> bytes:
+    """Root keys that followed those which a device has pinned, as its own root lists prove, are no other fleet's."""
+    lists = identity.anchor.root_lists if identity.joined else []
+    followed = any(read_root_list(body).fingerprint == root for body in lists)
+    return identity.anchor.pinned or root if followed else root
 
 
 def _agreed(name: str, known: str, token: str, written: str) -> str:

@@ -172,10 +172,14 @@ class SiteWelcome(Struct, frozen=True, tag="site_welcome"):
 
 
 class SiteRefused(Struct, frozen=True, tag="site_refused"):
-    """The site's key is not accepted here (yet)."""
+    """The site's key is not accepted here (yet).
+
+    ``revocations`` go with a key that was turned away: it may be among them, and who is at its site must hear of it.
+    """
 
     state: Literal["pending", "rejected", "denied", "unsupported"]
     reason: Annotated[str, Meta(max_length=512)]
+    revocations: Annotated[list[Proof], Meta(max_length=2048)] = []
 
 
 class HelloAgain(Struct, frozen=True, tag="hello_again"):

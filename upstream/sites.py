@@ -23,7 +23,7 @@ from device_agent.protocol.messages import Cancel
 from upstream import frames
 from upstream.curve import ZAP_DOMAIN, CurveKeys, ZapAnswerer, fingerprint
 from upstream.peer import QUEUED_FRAMES, Peer
-from upstream.ports import Admission, AskSeal, Inbox, Refusals, SiteWatch, TrustBelow
+from upstream.ports import Admission, AskSeal, Inbox, KeyState, Refusals, SiteWatch, TrustBelow
 
 log = logging.getLogger(__name__)
 
@@ -264,7 +264,7 @@ class Sites(Part):
                 "denied": f"{self._station} has accepted another key or another identity for site {peer.site},"
                 " or reaches it through a relay",
             }[state]
-            await self._send(peer, frames.SiteRefused(state, reason))
+            await self._send(peer, frames.SiteRefused(state, reason, self._revocations(peer.site, state)))
             return
         if peer.accepted or self._peers.get(peer.identity) is not peer:
             # Dropped while it was judged, or welcome already.
@@ -276,6 +276,9 @@ class Sites(Part):
         self._by_site[peer.site] = peer
         worker = self.spawn(self._work(peer, self._workers.get(peer.site)), f"work/{peer.site}")
         self._workers[peer.site] = worker
+
+    def _revocations(self, site: str, state: KeyState) -> list[bytes]:
+        return self._trust.tells(site).revocations if self._trust is not None and state == "rejected" else []
 
     async def _work(self, peer: Peer, predecessor: asyncio.Task[None] | None) -> None:
         """Commit what one site sends, in order, and confirm it; other sites do not wait for it."""

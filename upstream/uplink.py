@@ -228,6 +228,7 @@ class Uplink(Part):
             if isinstance(answer, frames.SiteWelcome):
                 break
             if isinstance(answer, frames.SiteRefused):
+                await self._hear_refusal(answer, master.address)
                 if answer.state == "pending":
                     self._last_error = answer.reason
                     self._set_state("pending")
@@ -308,12 +309,18 @@ class Uplink(Part):
                 case frames.SiteTrust() as trust:
                     if self._trust is not None:
                         await self._trust.told(trust, master)
-                case frames.SiteRefused(state=state, reason=reason):
+                case frames.SiteRefused(state=state, reason=reason) as refused:
+                    await self._hear_refusal(refused, master)
                     raise LinkLost(f"{state}: {reason}")
                 case frames.HelloAgain():
                     raise LinkLost("the master does not know this connection any more")
                 case frames.EchoReply() | frames.SiteWelcome():
                     pass
+
+    async def _hear_refusal(self, refused: frames.SiteRefused, master: str) -> None:
+        """Who turns us away may have revoked our key: that is heard all the same, and judged like any proof."""
+        if self._trust is not None and refused.revocations:
+            await self._trust.told(frames.SiteTrust(revocations=refused.revocations), master)
 
     async def _let_go(self, sequence: int) -> None:
         try:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from device_agent.errors import EXIT_NOT_ALL_OK, EXIT_OK, UsageInvalid
+from device_agent.errors import EXIT_NOT_ALL_OK, EXIT_OK, NotFound, UsageInvalid
 from gateway.cli import completion
 from gateway.cli.command import ASKING, HelpText, invocation, noun, verb
 from gateway.cli.text import safe
+
+if TYPE_CHECKING:
+    from gateway.cli.client import StationClient
 
 app = noun(
     HelpText(
@@ -135,8 +138,7 @@ def revoke(
     """Revoke a site."""
     output = invocation(context).output
     client = invocation(context).client()
-    found = client.site(site)
-    if not yes and not confirmed(f"Revoke {safe(site)} with {number(found.devices)} devices, for good?"):
+    if not yes and not confirmed(f"Revoke {safe(site)}{_with_devices(client, site)}, for good?"):
         output.note("nothing was changed")
         return EXIT_NOT_ALL_OK
     revoked = client.revoke_site(site, why)
@@ -184,6 +186,14 @@ def token(
     output.note(f"fleet {safe(found.root)} at {safe(', '.join(found.addresses))}")
     output.note("on the gateway:  outstation gateway join 'TOKEN'   and here then:  outstation keys accept SITE")
     return EXIT_OK
+
+
+def _with_devices(client: StationClient, site: str) -> str:
+    """How many devices a site has; nothing of one behind a relay, which is revoked here all the same."""
+    try:
+        return f" with {number(client.site(site).devices)} devices"
+    except NotFound:
+        return ""
 
 
 def confirmed(question: str) -> bool:

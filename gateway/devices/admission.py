@@ -14,7 +14,7 @@ from device_agent.protocol.messages import Event
 from device_agent.trust.claims import TIME_MAX
 from device_agent.trust.device_certificate import sign_device_certificate
 from device_agent.trust.join import JoinRequest, request_digest
-from device_agent.trust.join_answer import TEXT_CHARACTERS, State, Terms, accept, refuse
+from device_agent.trust.join_answer import ROOT_LISTS, TEXT_CHARACTERS, State, Terms, accept, refuse
 from device_agent.trust.site_certificate import SiteCertificate
 from gateway.audit.book import Deed
 from gateway.broker.passwords import hash_password, new_password
@@ -246,7 +246,7 @@ class Admission:
             issued=int(self._authority.now()),
             state=state,
             text=sentence[:TEXT_CHARACTERS],
-            root_lists=self._authority.anchor.root_lists,
+            root_lists=self._authority.anchor.root_lists[-ROOT_LISTS:],
             site_certificate=certificate.body if certificate is not None else b"",
         )
 
@@ -256,7 +256,7 @@ class Admission:
         answer = accept(
             self._authority.signing,
             request,
-            root_lists=self._authority.anchor.root_lists,
+            root_lists=self._authority.anchor.root_lists[-ROOT_LISTS:],
             site_certificate=certificate.body,
             device_certificate=device.certificate,
             site=self._site,

@@ -355,7 +355,11 @@ async def test_what_a_site_has_revoked_stays_out_when_the_sites_own_key_counts_n
         await gateway.authority.install(revocations=[body])
         await until(lambda: master.authority.anchor.device_revoked(stolen.kid, "lisbon"), what="the list above")
         await until(lambda: master.authority.anchor.device_revoked(stolen.kid, "elsewhere"), what="the fleet's list")
+        await master.keys.reject("lisbon", None)
+        await until(lambda: not gateway.connected_to, what="the end of the link")
         await fleet.revoke_site("lisbon", "ops", "socket", "stolen")
+        # It is turned away, and hears nevertheless that its own key counts no more.
+        await until(lambda: gateway.authority.certificate is None, seconds=30, what="the list below")
         assert master.authority.anchor.device_revoked(stolen.kid, "lisbon")
         assert not master.authority.anchor.device_revoked(foreign.kid, "porto")
 

@@ -130,6 +130,10 @@ def _devices_join(demo: WatchedDemo) -> None:
     demo.secrets.append(Canary("the first group key", demo.identity(NORTH).groups.newest))
 
 
+RUNS = 4
+"""How often devices ran the command that leaves a line."""
+
+
 def _jobs_run(demo: WatchedDemo) -> None:
     system = demo.system
     argument, single, value = (demo.canary(f"an argument {how}") for how in ("to all", "to one", "of the site"))
@@ -165,5 +169,9 @@ def _a_device_is_stolen(demo: WatchedDemo) -> None:
     demo.alive.remove(SOUTH)
     system.present(len(demo.alive))
     demo.works_on()
+    # Under the group key of now, so that nothing but its number keeps a job from being said again.
+    demo.run(NORTH, "cmd.run", f"echo ran >> {demo.marks}")
+    demo.run("cam-*", "test.ping")
+    demo.run("cam-00000", "test.ping", sealed=True)
     system.until(lambda: demo.identity(NORTH).groups.epoch == 2, "the next group key is on flash")
     demo.secrets.append(Canary("the second group key", demo.identity(NORTH).groups.newest))

@@ -214,3 +214,21 @@ def test_settings_token_and_identity_that_contradict_each_other_stop_it(
         with pytest.raises(ConfigInvalid) as raised:
             invitation(table(**fields), token, identity)
         assert raised.value.where == where
+
+
+def test_root_keys_that_followed_the_pinned_ones_are_the_same_fleet(site: TrustedSite, clock: HandClock) -> None:
+    identity = joined(site, clock)
+    pinned = identity.anchor.pinned
+    fresh = signing_key("a root key in place of a lost one")
+    roots = (*(root.public for root in site.fleet.roots[:2]), fresh.public)
+    site.fleet.next_root(roots=roots)
+    # Until the device has the list that proves it, these are keys of anybody.
+    with pytest.raises(ConfigInvalid, match="belong together"):
+        invitation(table(root=site.fleet.fingerprint.hex()), None, identity)
+    identity.anchor.take_root_lists(site.fleet.chain)
+    assert site.fleet.fingerprint != pinned
+    for given in (site.token(), None):
+        invited = invitation(table(root=site.fleet.fingerprint.hex()), given, identity)
+        assert invited.root == pinned
+    # A device that belongs nowhere yet pins what it is given.
+    assert invitation(table(), site.token(), new_identity()).root == site.fleet.fingerprint
