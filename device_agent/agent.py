@@ -24,7 +24,7 @@ from device_agent.grains import local_grains
 from device_agent.guard import Guard
 from device_agent.host import LocalHost
 from device_agent.identity import IdentityFile, new_identity
-from device_agent.joining import invitation, shown_machine
+from device_agent.joining import LOGIN_REFUSED_SECONDS, invitation, shown_machine
 from device_agent.journal_file import FileJournal
 from device_agent.mqtt import BrokerAddress, MqttLink, NotConnected
 from device_agent.parts import Part, leaves
@@ -40,7 +40,6 @@ TICK_SECONDS = 1.0
 UNWELCOME_SECONDS = 30.0
 """Connected for so long without a welcome, the agent says so."""
 
-LOGIN_REFUSED_SECONDS = 60.0
 """Refused by the broker for so long, the agent asks the gateway for another password: it may have been replaced."""
 
 OUTGOING_MESSAGES = 1024
@@ -67,6 +66,7 @@ class Agent(Part):
         self._folder = StateFolder(Path(table.state_dir))
         self._file = IdentityFile(self._folder.path)
         self._journal = FileJournal(self._folder.path / JOURNAL)
+        self._writing = asyncio.Lock()
         self._hurry = False
         self._extra: Grains = table.grains
         self._grains: Grains = {}
@@ -304,11 +304,13 @@ class Agent(Part):
             log.error("the identity cannot be written path=%s error=%s", self._file.path, error)
 
     async def _write_identity(self) -> None:
-        identity = self.identity
-        identity.changed = False
-        content = identity.to_bytes()
-        identity.floor.written(self._clock.monotonic())
-        await asyncio.to_thread(self._file.save, content)
+        # One at a time: of two threads the one with the older bytes may end last.
+        async with self._writing:
+            identity = self.identity
+            identity.changed = False
+            content = identity.to_bytes()
+            identity.floor.written(self._clock.monotonic())
+            await asyncio.to_thread(self._file.save, content)
 
 
 def check_grains(grains: Grains) -> Grains:

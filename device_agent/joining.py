@@ -25,6 +25,9 @@ from device_agent.trust.token import JoinToken
 JOIN_USER = "enroll"
 """User and password at the listener for joining; everybody knows them, and they are of use for nothing else."""
 
+LOGIN_REFUSED_SECONDS = 60.0
+"""A device of a site that the broker keeps out for so long asks for another password: its word may have been lost."""
+
 
 @dataclass(frozen=True, slots=True)
 class Invitation:

@@ -21,6 +21,8 @@ UNSENT_BYTES = 1024 * 1024
 """Bytes waiting for the socket beyond which messages are dropped; what matters is sent again."""
 
 CLOSED_HERE = "closed here"
+LOGIN_REFUSED = "refused by the broker: "
+"""How the reason begins when the broker answered CONNECT with a refusal."""
 
 PINGREQ = b"\xc0\x00"
 DISCONNECT = b"\xe0\x00"
@@ -296,7 +298,7 @@ class LeanConnection(asyncio.Protocol):
                 if type(packet) is Publish:
                     self._on_message(packet.topic, packet.payload)
                 elif type(packet) is Connack and packet.code:
-                    self.abort(f"refused by the broker: {_CONNACK_WORDS.get(packet.code, packet.code)}")
+                    self.abort(f"{LOGIN_REFUSED}{_CONNACK_WORDS.get(packet.code, packet.code)}")
                     return
                 elif type(packet) is Suback and not self.ready:
                     if 0x80 in packet.codes or len(packet.codes) != len(self._subscriptions):

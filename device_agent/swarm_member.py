@@ -19,8 +19,8 @@ from device_agent.errors import Refused
 from device_agent.guard import Guard
 from device_agent.host import LocalHost
 from device_agent.identity import Identity, new_identity
-from device_agent.joining import JOIN_USER, Invitation, Joining
-from device_agent.lean_mqtt import CLOSED_HERE, LeanConnection, encode_connect
+from device_agent.joining import JOIN_USER, LOGIN_REFUSED_SECONDS, Invitation, Joining
+from device_agent.lean_mqtt import CLOSED_HERE, LOGIN_REFUSED, LeanConnection, encode_connect
 from device_agent.outbox import MemoryJournal
 from device_agent.protocol import limits
 from device_agent.protocol.messages import Grains
@@ -75,6 +75,7 @@ class Member:
         "_backoff",
         "_joining",
         "_owner",
+        "_refused_at",
         "_settled",
         "connection",
         "device",
@@ -95,12 +96,13 @@ class Member:
         self._joining: Joining | None = None
         self._settled: asyncio.Future[None] | None = None
         self._ask_at: float | None = None
+        self._refused_at: float | None = None
         self._backoff = self._new_backoff(JOIN_AGAIN_CEILING_SECONDS)
 
     @property
     def connected(self) -> bool:
         """Connected and subscribed, as a device of its site."""
-        return self.device is not None and self.connection is not None and self.connection.ready
+        return self._joining is None and self.connection is not None and self.connection.ready
 
     @property
     def open(self) -> bool:
@@ -115,7 +117,8 @@ class Member:
     async def connect(self) -> None:
         """Open a connection; returns when it is settled: subscribed, or answered, or the next attempt is planned."""
         identity, invited = self.identity, self._owner.invited
-        host, port = (identity.host, identity.port) if identity.joined else (invited.host, invited.port)
+        belongs = identity.joined and self._joining is None
+        host, port = (identity.host, identity.port) if belongs else (invited.host, invited.port)
         loop = asyncio.get_running_loop()
         # A broker takes few connections at once (mosquitto lets 100 wait); a SYN too many costs a second.
         self._settled = loop.create_future()
@@ -138,10 +141,11 @@ class Member:
         """Once a second."""
         if self.connection is not None:
             self.connection.tick(now)
-            if self.device is not None:
+            if self._ask_at is not None:
+                if now >= self._ask_at:
+                    self._ask()
+            elif self.device is not None:
                 self.device.tick(now)
-            elif self._ask_at is not None and now >= self._ask_at:
-                self._ask()
 
     def stop(self) -> None:
         """Say goodbye and disconnect."""
@@ -156,15 +160,13 @@ class Member:
     def _new_connection(self) -> LeanConnection:
         seconds = self._owner.keepalive_seconds
         on_message: Callable[[str, bytes], None]
-        if self.device is not None:
+        if self.device is not None and self._joining is None:
             greeting = encode_connect(
                 self.identity.did, seconds, self.device.will(), self.identity.did, self.identity.password
             )
             subscriptions, on_message = self.device.subscriptions(), self.device.receive
         else:
-            self._joining = self._joining or Joining(
-                self.identity, self._owner.invited, self.serial, MODELS[self.number % len(MODELS)], self._owner.clock
-            )
+            self._joining = self._joining or self._new_joining()
             greeting = encode_connect(self.identity.did, seconds, None, JOIN_USER, JOIN_USER)
             subscriptions, on_message = [self._joining.subscription()], self._answered
         self.connection = LeanConnection(
@@ -183,8 +185,9 @@ class Member:
             self._settled.set_result(None)
 
     def _ready(self) -> None:
-        if self.device is not None:
+        if self.device is not None and self._joining is None:
             self._settle()
+            self._refused_at = None
             self._backoff.reset()
             self.device.connected()
         else:
@@ -209,7 +212,8 @@ class Member:
             return
         self._publish(*self._joining.confirmation())
         self._joining = self._ask_at = None
-        self._belong()
+        if self.device is None:
+            self._belong()
         # The broker learns the password from the station's word; what comes too early is tried again.
         self._backoff = self._new_backoff(limits.RECONNECT_CEILING_SECONDS)
         self.connection.close()
@@ -245,9 +249,26 @@ class Member:
         if self._owner.stopping:
             self._owner.note_left()
             return
-        self.retry_at = self._owner.clock.monotonic() + self._backoff.next()
+        now = self._owner.clock.monotonic()
+        self._consider_asking(reason, now)
+        self.retry_at = now + self._backoff.next()
         if reason != CLOSED_HERE:
             self._owner.note_loss(self.identity.name or self.serial, reason)
+
+    def _consider_asking(self, reason: str, now: float) -> None:
+        """Ask for another password when the broker keeps this device out; try ours again when it takes no request."""
+        if self.device is None or not reason.startswith(LOGIN_REFUSED):
+            return
+        if self._joining is not None:
+            self._joining = None
+        elif self._refused_at is None:
+            self._refused_at = now
+        elif now - self._refused_at >= LOGIN_REFUSED_SECONDS:
+            self._joining = self._new_joining()
+
+    def _new_joining(self) -> Joining:
+        owner = self._owner
+        return Joining(self.identity, owner.invited, self.serial, MODELS[self.number % len(MODELS)], owner.clock)
 
     def _refused(self, refused: Refused) -> None:
         self._owner.counters.refused(refused.reason, refused.detail, self.identity.name or self.serial)

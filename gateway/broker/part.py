@@ -72,6 +72,7 @@ class BrokerPart(Part):
         self._round = _Round()
         self._changed = asyncio.Event()
         self._applying = False
+        self._in_force = True
         self._opened = False
         self._behind = False
         self.hear_line: Callable[[str], bool] = _unheard
@@ -174,7 +175,7 @@ class BrokerPart(Part):
         if not self._opened:
             self._behind = True
             return
-        if same and not self._applying and not self._changed.is_set():
+        if same and self._in_force and not self._applying and not self._changed.is_set():
             return
         self._changed.set()
         mine = self._round
@@ -205,6 +206,7 @@ class BrokerPart(Part):
                 except (OSError, StationFailed) as error:
                     taken.failure = str(error)
                 self._applying = False
+                self._in_force = taken.failure is None
                 taken.over.set()
                 if taken.failure is None:
                     failures = 0

@@ -98,7 +98,7 @@ class Enrolled:
     @property
     def rejoining(self) -> bool:
         """Whether it belongs here and must still come for its answer, or for another password."""
-        return self.state == "accepted" and not self.password_hash
+        return self.state == "accepted" and (not self.password_hash or bool(self.password_next))
 
     def has_confirmed(self, digest: bytes) -> bool:
         """Whether this request was confirmed by the device before."""

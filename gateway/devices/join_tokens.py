@@ -187,8 +187,8 @@ class JoinTokens:
         return replace(token, revoked=now), (_REVOKE, [(now, token.id)])
 
     def open_count(self, now: float) -> int:
-        """How many can still let a device in."""
-        return sum(1 for token in self._tokens.values() if not token.ended(now))
+        """How many can still let a device in, or are just letting one in: it is not told yet."""
+        return sum(1 for token in self._tokens.values() if token.id in self._in_hand or not token.ended(now))
 
     def views(self, now: float) -> list[dict[str, Any]]:
         """Every token, the newest first."""

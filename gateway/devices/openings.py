@@ -46,6 +46,9 @@ DEVICE_SECONDS = 10.0
 
 RETRY_SECONDS = 1.0
 
+ABOVE_SECONDS = 3600.0
+"""What devices say of a newer group key than ours is believed once in so long: one of them may be in wrong hands."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Judged:
@@ -88,6 +91,7 @@ class Openings(Part):
         self._waiting: dict[str, bytes] = {}
         self._sids: set[bytes] = set()
         self._allowances: dict[str, Allowance] = {}
+        self._above = Allowance(per_second=1.0 / ABOVE_SECONDS, burst=1.0, clock=clock)
         self._wake = asyncio.Event()
         self._send: Send = nowhere
 
@@ -154,6 +158,10 @@ class Openings(Part):
         await self._writer.commit(
             [("INSERT INTO openings (prekey, digest) VALUES (?, ?)", [(e.read.prekey, e.read.digest) for e in judged])]
         )
+        known = max((entry.read.epoch for entry in judged), default=0)
+        if known > self._epochs.epoch and self._above.take():
+            # Our store is an older one: a device takes no key of a number that it has passed.
+            await self._epochs.go_above(known)
         answers, behind = [], []
         for place, entry in enumerate(judged, start=1):
             try:

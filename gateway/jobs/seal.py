@@ -13,6 +13,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
+from device_agent.clock import iso
 from device_agent.errors import PolicyRefused, Refused
 from device_agent.protocol.links import Parcel, Sealed
 from device_agent.protocol.messages import Job, decode_job, encode
@@ -98,6 +99,13 @@ class Sealer:
                 raise Refused("not_granted", "the master that certified this site may not order commands itself")
             policy.check_function(certificate.policy, job.fun, job.arg, job.kwarg)
         except Refused as refused:
+            if refused.reason == "issuer_expired":
+                raise PolicyRefused(
+                    "the certificate of this site has ended, so no device would believe it",
+                    error_id="policy.certificate_ended",
+                    found=f"at {iso(certificate.expires)}",
+                    hint="outstation check: a master that is reached renews it",
+                ) from None
             raise PolicyRefused(
                 f"{job.fun} is not granted to this site",
                 error_id="policy.not_granted",

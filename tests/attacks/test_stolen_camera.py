@@ -173,14 +173,16 @@ def test_after_its_revocation_he_comes_in_nowhere_and_reads_nothing_more(theft: 
         thief.sig, prekey, nonce=os.urandom(16), secret=os.urandom(32), version=0, epoch=1, marks=[], now=0.0
     )
     asked = request(thief.sig, thief.kem.public, nonce=os.urandom(16), serial="cam-out", model="x")
-    theft.tap.say(
-        [(topics.device_up(SITE, thief.did, "ses"), opening.body), (topics.enrol_request(SITE), asked.payload)]
-    )
+    theft.tap.say([(topics.device_up(SITE, thief.did, "ses"), opening.body)])
     system.until(lambda: system.refusals(SITE)["mqtt", "revoked"], "his opening is refused")
     response = topics.enrol_response(SITE, thief.did)
-    system.until(
-        lambda: [topic for topic, _ in theft.tap.heard()[said:] if topic == response], "his request is answered"
-    )
+
+    def answered() -> bool:
+        # A device that asks twice within a second is not looked at the second time.
+        theft.tap.say([(topics.enrol_request(SITE), asked.payload)])
+        return any(topic == response for topic, _ in theft.tap.heard()[said:])
+
+    system.until(answered, "his request is answered")
     answer = next(payload for topic, payload in reversed(theft.tap.heard()) if topic == response)
     judged = open_response(answer, asked, thief.kem, site=SITE, pinned=thief.anchor.pinned, floor=0.0)
     assert isinstance(judged, NotYet)

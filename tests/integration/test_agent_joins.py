@@ -24,7 +24,7 @@ from device_agent.parts import leaves
 from tests.peers.agent_process import NAME, AgentProcess
 from tests.peers.fleet import signing_key
 from tests.peers.played_station import PlayedStation, a_job, commanding_fleet, played_station
-from tests.peers.ruled_broker import RuledBroker, ruled_broker
+from tests.peers.ruled_broker import RuledBroker, as_gateway, ruled_broker
 from tests.peers.trusted_site import TrustedSite
 from tests.peers.waiting import until
 
@@ -44,13 +44,6 @@ async def station(broker: RuledBroker) -> AsyncIterator[PlayedStation]:
     async with played_station(broker.station) as made:
         as_gateway(made, broker)
         yield made
-
-
-def as_gateway(station: PlayedStation, broker: RuledBroker) -> None:
-    """Tell devices where they find the broker, and let in at the broker who was let in at the site."""
-    station.token = station.site.token(f"127.0.0.1:{broker.join_port}").text()
-    station.site.terms = {"port": broker.port}
-    station.confirmed = lambda did: broker.admit(did, station.site.passwords[did])
 
 
 def settings(folder: Path, **fields: Any) -> AgentSettings:

@@ -128,6 +128,9 @@ async def test_a_change_the_broker_does_not_take_is_told_and_tried_until_it_does
         await process.remove_user(ADA)
     assert error.value.error_id == "broker.rules_not_taken"
     assert "not in force" in caplog.text
+    with pytest.raises(StationFailed):
+        # Asked for once more: it is no more in force than before.
+        await process.remove_user(ADA)
     monkeypatch.undo()
     deaf.lost = 0
     await until(lambda: gone.gone, what="the end of the connection")

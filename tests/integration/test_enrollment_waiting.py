@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from device_agent.trust.join_answer import NotYet
 from device_agent.trust.token import JoinToken
 from gateway.devices import enrolled_book, enrollment
 from gateway.devices.client_addresses import ClientAddresses
+from gateway.devices.enrollment_journal import EnrollmentJournal
 from gateway.store.writer import StoreFailed
 from tests.peers.clock import HandClock
 from tests.peers.joining import ALICE, JoinSite, a_device, opened_site
@@ -234,3 +236,34 @@ async def test_the_door_stays_open_for_a_device_that_was_accepted_and_has_not_sa
     await site.ask(device)
     await site.confirm(device)
     await until(lambda: site.broker.is_open is False, what="closed when it has its answer")
+
+
+async def test_the_door_stays_open_while_the_last_use_of_a_token_is_being_written(
+    site: JoinSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = await site.token()
+    seen: list[dict[str, int]] = []
+    commit = EnrollmentJournal.commit
+
+    async def look(self: EnrollmentJournal, *given: Any) -> None:
+        seen.append(site.enrollment.doors.reasons())
+        await commit(self, *given)
+
+    monkeypatch.setattr(EnrollmentJournal, "commit", look)
+    await site.join(a_device(), token)
+    # Whoever is just let in needs its connection for the answer and for its word that it has it.
+    assert [reasons["tokens"] for reasons in seen] == [1]
+    await until(lambda: site.broker.is_open is False, what="closed when it has its answer")
+
+
+async def test_the_door_is_open_for_a_device_that_was_told_another_password_and_has_not_said_so(
+    site: JoinSite,
+) -> None:
+    device = a_device()
+    await site.join(device, await site.token())
+    await until(lambda: site.broker.is_open is False, what="closed when it has its answer")
+    # Its word is lost. By now it may have thrown the old password away.
+    await site.ask(device)
+    await until(lambda: site.broker.is_open, what="open for its word, or for another request")
+    await site.confirm(device)
+    await until(lambda: site.broker.is_open is False, what="closed when it has the new one")

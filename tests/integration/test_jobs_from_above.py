@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from device_agent.errors import PolicyRefused
 from device_agent.protocol.links import Parcel, Sealed
 from device_agent.protocol.messages import Hello, Job, encode
 from device_agent.trust.keys import SigningKey
@@ -146,3 +147,9 @@ async def test_seals_are_asked_for_ever_more_rarely_while_nobody_answers(
     await rooms.acceptance.accept_from_above(sealed(rooms, master, job), 300.0, "central")
     await rooms.reseal.renew(opened, "lisbon", "stale_epoch")
     assert asked[-1] == 200.0
+
+
+async def test_a_site_whose_certificate_has_ended_says_so_and_issues_nothing(rooms: Rooms, clock: HandClock) -> None:
+    clock.move(401 * 86_400.0)
+    with pytest.raises(PolicyRefused, match="certificate of this site has ended"):
+        await rooms.acceptance.submit(JobRequest(tgt=NAME, fun="test.ping"), "ops")

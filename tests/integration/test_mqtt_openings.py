@@ -97,6 +97,26 @@ async def test_a_recorded_opening_is_refused_by_a_station_that_started_again(bro
             await devices.join("cam", session=SECOND)
 
 
+async def test_a_store_that_is_an_older_one_goes_above_the_group_key_that_a_device_knows(scene: Scene) -> None:
+    (cam,) = scene.add("cam")
+    await scene.devices.open("cam", epoch=7)
+    assert cam.ok is not None
+    assert (cam.ok.epoch, scene.gateway.epochs.epoch) == (8, 8)
+    await until(lambda: cam.groups.epoch == 8, what="the key above what it knew")
+
+
+async def test_one_device_cannot_drive_the_count_of_group_keys(scene: Scene) -> None:
+    cam, other = scene.add("cam", "other")
+    await scene.devices.open("cam", epoch=2**32 - 1)
+    assert scene.gateway.epochs.epoch == 1
+    scene.clock.move(3600.0)
+    await scene.devices.open("cam", epoch=7)
+    await scene.devices.open("other", epoch=70)
+    assert scene.gateway.epochs.epoch == 8
+    assert cam.ok is not None
+    assert other.ok is not None
+
+
 async def test_openings_that_are_not_the_devices_own_are_refused(scene: Scene) -> None:
     cam, other = scene.add("cam", "other")
     await scene.devices.trusted(["cam", "other"])

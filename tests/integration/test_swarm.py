@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from device_agent import swarm as swarm_module
+from device_agent import swarm_member
 from device_agent.errors import UsageInvalid
 from device_agent.protocol import bitmap, topics
 from device_agent.swarm import Swarm, SwarmSettings
@@ -21,6 +22,7 @@ from device_agent.swarm_member import simulated_grains
 from tests.peers.broker import Broker, running_broker
 from tests.peers.fleet import signing_key
 from tests.peers.played_station import PlayedStation, a_job, played_station
+from tests.peers.ruled_broker import as_gateway, ruled_broker
 from tests.peers.waiting import until
 
 DEVICES = 30
@@ -128,6 +130,24 @@ async def test_after_a_restart_of_the_broker_all_devices_are_back_and_nothing_ra
         # Nobody confirmed: each device says it again, from its journal.
         await until(lambda: all(len(station.returns[job.jid][name]) >= 2 for name in NAMES), what="the answers again")
         assert swarm.report()["executed"][job.jid]["most"] == 1
+
+
+async def test_a_device_that_the_broker_keeps_out_asks_for_another_password(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(swarm_member, "LOGIN_REFUSED_SECONDS", 0.5)
+    async with ruled_broker(tmp_path / "broker") as broker, played_station(broker.station) as station:
+        as_gateway(station, broker)
+        async with Swarm(of(station, devices=2)) as swarm:
+            await ready(swarm)
+            out = swarm.members[0].identity
+            did, password = out.did, out.password
+            # As if its word that it has this password had been lost.
+            broker.admit(did, "another")
+            await station.joined([NAMES[0]], times=2)
+            assert (out.did, out.password != password) == (did, True)
+            assert broker.devices[did] == out.password
+            assert swarm.report()["joined"] == 2
 
 
 async def test_a_swarm_process_reports_on_request_and_at_its_end_and_says_goodbye(

@@ -24,6 +24,7 @@ from gateway.broker.rules import (
 )
 from gateway.broker.tls import TlsAuthority
 from tests.peers.broker import free_ports, mosquitto
+from tests.peers.played_station import PlayedStation
 from tests.peers.waiting import until
 
 STATION = "station"
@@ -107,3 +108,10 @@ async def ruled_broker(folder: Path) -> AsyncIterator[RuledBroker]:
         yield broker
     finally:
         await broker.stop()
+
+
+def as_gateway(station: PlayedStation, broker: RuledBroker) -> None:
+    """Tell devices where they find the broker, and let in at the broker who was let in at the site."""
+    station.token = station.site.token(f"127.0.0.1:{broker.join_port}").text()
+    station.site.terms = {"port": broker.port}
+    station.confirmed = lambda did: broker.admit(did, station.site.passwords[did])
