@@ -15,7 +15,7 @@ import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import aiomqtt
 from aiomqtt.exceptions import MqttConnectError
@@ -356,6 +356,22 @@ class _Client(aiomqtt.Client):
             if future.done() and not future.cancelled():
                 # Looked at, or asyncio complains of an exception nobody retrieved.
                 future.exception()
+
+    def _on_socket_register_write(self, client: Any, _userdata: Any, sock: Any) -> None:
+        """As the client does, which keeps the number: when its turn comes, that is nobody's or another connection's."""
+
+        def write() -> None:
+            try:
+                client.loop_write()
+            except (OSError, ValueError) as error:
+                if not self._disconnected.done():
+                    self._disconnected.set_exception(error)
+
+        def register() -> None:
+            if sock.fileno() >= 0:
+                self._loop.add_writer(sock.fileno(), write)
+
+        self._loop.call_soon_threadsafe(register)
 
     def _client_connect(self) -> None:
         """Runs in a thread, which a cancelled connect leaves behind: what it still opens must be dropped as well."""

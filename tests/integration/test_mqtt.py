@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -238,3 +239,20 @@ async def test_a_server_that_speaks_nonsense_is_only_another_failure(
         assert ear.link.state.last_error
         task.cancel()
         await until(lambda: seen["closed"] == seen["opened"], what="every connection's end")
+
+
+async def test_a_socket_that_is_closed_before_it_is_watched_for_writing_troubles_nobody() -> None:
+    complaints: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, complaint: complaints.append(complaint))
+    client = mqtt._Client("127.0.0.1")
+    ours, theirs = socket.socketpair()
+    with theirs:
+        client._on_socket_register_write(None, None, ours)
+        ours.close()
+        # Its number is another connection's by now, which is nobody's to watch.
+        taken, other = socket.socketpair()
+        with taken, other:
+            for _ in range(3):
+                await asyncio.sleep(0)
+            assert not asyncio.get_running_loop().remove_writer(taken)
+    assert complaints == []
