@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -21,12 +20,12 @@ from device_agent.backoff import Backoff
 from device_agent.clock import Clock
 from device_agent.errors import OutstationError, Refused
 from device_agent.parts import Part
-from device_agent.protocol import limits
 from device_agent.protocol.links import Parcel
 from device_agent.protocol.messages import Cancel
 from upstream import failover, frames
 from upstream.curve import CurveKeys
 from upstream.dealer import LinkLost, connected_dealer
+from upstream.item_sender import ItemSender
 from upstream.ports import JobIntake, Outgoing, Refusals, Roll, TrustAbove
 
 log = logging.getLogger(__name__)
@@ -91,9 +90,8 @@ class Uplink(Part):
         self._last_error = ""
         self._next_attempt: float | None = None
         self._reload = asyncio.Event()
-        self._confirmed = 0
+        self._items = ItemSender(outgoing)
         self._records_confirmed = 0
-        self._confirmation = asyncio.Event()
         self._records_confirmation = asyncio.Event()
         self._heard = 0.0
         self._stopping = False
@@ -111,10 +109,7 @@ class Uplink(Part):
             return
         try:
             async with asyncio.timeout(self.drain_seconds * 0.8):
-                while await self._outgoing.read(seen := self._confirmed):
-                    if self._confirmed == seen:
-                        self._confirmation.clear()
-                        await self._confirmation.wait()
+                await self._items.emptied()
         except TimeoutError:
             log.warning("stopping with items that no master has confirmed; they stay on disk and go up later")
         if self._socket is not None:
@@ -191,7 +186,7 @@ class Uplink(Part):
                 session.create_task(self._receive(master.address), name="uplink/receive")
                 session.create_task(self._send_trust(), name="uplink/trust")
                 session.create_task(self._send_reseals(), name="uplink/reseals")
-                session.create_task(self._send_items(), name="uplink/items")
+                session.create_task(self._items.run(self._send), name="uplink/items")
                 session.create_task(self._send_records(), name="uplink/records")
                 session.create_task(self._echo(), name="uplink/echo")
         except* LinkLost as lost:
@@ -237,16 +232,9 @@ class Uplink(Part):
                     continue
                 raise LinkLost(f"{answer.state}: {answer.reason}")
             self._refusals.refused("uplink", "before_welcome", master.address)
-        try:
-            if answer.revision > self._roll.revision or not await self._outgoing.reaches(answer.confirmed):
-                # A store restored from a backup would number new items as old ones, which the master has had.
-                await self._outgoing.renew_epoch()
-                raise LinkLost("the master knows more of this store than is in it: going on under a new epoch")
-        except OutstationError as error:
-            raise LinkLost(f"the spool cannot be read: {error.what}") from None
-        self._confirmed, self._records_confirmed = answer.confirmed, answer.revision
+        await self._items.begin(answer, rolled_back=answer.revision > self._roll.revision)
+        self._records_confirmed = answer.revision
         self._heard = self._clock.monotonic()
-        await self._let_go(answer.confirmed)
         self._last_error = ""
         self._set_state("connected")
         log.info("uplink connected master=%s address=%s", answer.master, master.address)
@@ -298,11 +286,8 @@ class Uplink(Part):
                     await self._intake.accept_from_above(Parcel(job, tuple(sealed)), remaining, master)
                 case Cancel(jid=jid):
                     await self._intake.cancel_from_above(jid)
-                case frames.Confirmed(epoch=epoch, sequence=sequence):
-                    if epoch == self._outgoing.epoch and sequence > self._confirmed:
-                        self._confirmed = sequence
-                        await self._let_go(sequence)
-                        self._confirmation.set()
+                case frames.Confirmed() as confirmed:
+                    await self._items.confirmed(confirmed)
                 case frames.RecordsConfirmed(revision=revision):
                     self._records_confirmed = max(self._records_confirmed, revision)
                     self._records_confirmation.set()
@@ -322,13 +307,6 @@ class Uplink(Part):
         if self._trust is not None and refused.revocations:
             await self._trust.told(frames.SiteTrust(revocations=refused.revocations), master)
 
-    async def _let_go(self, sequence: int) -> None:
-        try:
-            await self._outgoing.confirm(sequence)
-        except OutstationError as error:
-            # What is confirmed but still on disk is let go with the next confirmation.
-            log.error("confirmed items could not be let go sequence=%d error=%s", sequence, error.what)
-
     async def _send_trust(self) -> None:
         """Group keys and requests: what this master has not been told since this connection began."""
         if self._trust is None:
@@ -346,29 +324,6 @@ class Uplink(Part):
     async def _send_reseals(self) -> None:
         while True:
             await self._send(await self._reseals.get())
-
-    async def _send_items(self) -> None:
-        sent = self._confirmed
-        under_way: deque[int] = deque()
-        while True:
-            self._outgoing.changed.clear()
-            try:
-                items = await self._outgoing.read(sent)
-            except OutstationError as error:
-                raise LinkLost(f"the spool cannot be read: {error.what}") from None
-            if not items:
-                await self._outgoing.changed.wait()
-                continue
-            await self._send(frames.Batch(self._outgoing.epoch, sent, items))
-            sent = items[-1][0]
-            under_way.append(sent)
-            # Counted in batches, as the master does: a batch of large items holds few of them.
-            while len(under_way) >= limits.BATCHES_IN_FLIGHT:
-                if under_way[0] <= self._confirmed:
-                    under_way.popleft()
-                    continue
-                self._confirmation.clear()
-                await self._confirmation.wait()
 
     async def _send_records(self) -> None:
         while True:
