@@ -137,7 +137,7 @@ class Beliefs:
                     take(part)
                 except Refused as refused:
                     whole = False
-                    self._counters.refused(refused.reason, refused.detail, identity.did)
+                    self._counters.refused(refused.reason, refused.detail, identity.name)
         newest = identity.anchor.site_certificate(identity.site)
         started = newest is not None and identity.groups.start(newest.kid)
         if started or identity.anchor.generation != before:

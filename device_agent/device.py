@@ -123,7 +123,7 @@ class Device:
                 self._say_hello(now)
         elif now >= self._beat_at:
             self._beat_at = now + self._beat_seconds
-            self._guard.send(encode(Beat(session, self.jobs.under_way())))
+            self._guard.send(encode(Beat(session, self.jobs.under_way(), self._counters.refused_by(self._guard.name))))
         self.jobs.tick(now)
 
     def _say_hello(self, now: float) -> None:

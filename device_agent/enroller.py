@@ -33,6 +33,15 @@ FINAL: Final[frozenset[State]] = frozenset(
 )
 """What asking again does not change; only a person at the gateway does."""
 
+_ANOTHER = "on the gateway: outstation keys token new, and join with that one"
+MENDING: Final[dict[State, str]] = {
+    "token_used": _ANOTHER,
+    "token_expired": _ANOTHER,
+    "token_unknown": _ANOTHER,
+    "token_other_serial": _ANOTHER,
+    "token_other_site": "take the token of this site; or on its gateway: outstation keys token new",
+}
+
 MEANING: Final[dict[State, str]] = {
     "pending": "waits to be accepted",
     "rejected": "was rejected at the gateway",
@@ -101,7 +110,7 @@ class Enroller:
             raise PolicyRefused(
                 f"this device {MEANING[refused.state]}",
                 found=refused.text or None,
-                hint=f"its fingerprint is {self._identity.fingerprint}",
+                hint=MENDING.get(refused.state, f"its fingerprint is {self._identity.fingerprint}"),
             )
 
     async def _ask(self, final: frozenset[State]) -> NotYet | None:

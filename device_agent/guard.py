@@ -31,7 +31,7 @@ from device_agent.protocol.messages import (
 from device_agent.signed_delivery import SignedDelivery, vouched
 from device_agent.trust import cose
 from device_agent.trust.deliveries import CancelDelivery, read_delivery
-from device_agent.trust.notices import open_ack, open_cancel
+from device_agent.trust.notices import open_ack_for, open_cancel
 from device_agent.trust.session_frames import SESSION_SECONDS, SID_BYTES, Session
 from device_agent.trust.sessions import (
     NONCE_BYTES,
@@ -215,7 +215,7 @@ class Guard:
             )
         except Refused as refused:
             # A prekey that nothing can be sealed to, by the site's own hand.
-            self._counters.refused(refused.reason, refused.detail, self.identity.did)
+            self._counters.refused(refused.reason, refused.detail, self.identity.name)
             return
         self._last_sid = self._opening.session.sid
         self._publish(self._up("ses"), self._opening.body)
@@ -322,8 +322,10 @@ class Guard:
     def _ack(self, payload: bytes) -> Confirm | None:
         if self.index is None:
             return None
-        word = open_ack(payload, self._beliefs.site_key, site=self.identity.site)
+        word = open_ack_for(self.index, payload, self._beliefs.site_key, site=self.identity.site)
+        if word is None:
+            return None
         if word.issued < self._since - JOB_SKEW:
             # Recorded: places in the bitmap may have been those of another register then.
             raise Refused("stale_ack", f"issued at {word.issued}, the session at {self._since}")
-        return Confirm(list(word.jids)) if bitmap.has(word.bitmap, self.index) else None
+        return Confirm(list(word.jids))

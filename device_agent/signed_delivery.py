@@ -66,6 +66,7 @@ class SignedDelivery(Delivery):
             expires=float(header.expires),
             late=header.late,
             run_limit=header.run_limit,
+            origin=order.origin,
         )
         return job, remaining
 
@@ -82,7 +83,7 @@ class SignedDelivery(Delivery):
             # A master without the role cannot lend it to a site that it certifies either.
             raise Refused("not_granted", f"{order.fun} needs a master with the role {SHELL_ROLE}")
         if policy is not None:
-            check_function(policy, order.fun, order.arg, order.kwarg)
+            check_function(policy, order.fun, order.arg, order.kwarg, origin=order.origin)
             group = ALL if header.sub == ALL else ""
             check_reach(policy, group=group, seconds=header.expires - header.issued)
 

@@ -90,6 +90,9 @@ class Admission(Protocol):
     def known(self, key: str) -> bool:
         """Whether this CURVE key is accepted for some site (a fast answer from memory, for ZAP)."""
 
+    def revoked(self, key: str) -> bool:
+        """Whether whoever has this CURVE key was revoked: no operator's word lets it in again."""
+
     async def judge(
         self, site: str, key: str, address: str, request: bytes = b"", certificate: bytes = b""
     ) -> KeyState:

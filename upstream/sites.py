@@ -260,7 +260,8 @@ class Sites(Part):
             reason = {
                 "pending": f"accept it on {self._station}: outstation keys accept {peer.site}"
                 f" (fingerprint {fingerprint(peer.key)})",
-                "rejected": f"the key was rejected on {self._station}",
+                "rejected": f"the key was {'revoked' if self._admission.revoked(peer.key) else 'rejected'}"
+                f" on {self._station}",
                 "denied": f"{self._station} has accepted another key or another identity for site {peer.site},"
                 " or reaches it through a relay",
             }[state]

@@ -88,3 +88,12 @@ PENDING_KEYS = 256
 """Keys in quarantine on a station with sites; the oldest unanswered one gives way."""
 
 PENDING_KEYS_PER_SECOND = 20
+
+JOIN_WINDOW_SECONDS = 7 * 86_400.0
+"""Longest time that a join window is open."""
+
+JOIN_TOKEN_SECONDS = 365 * 86_400.0
+"""Longest life of a join token."""
+
+CERTIFICATE_DAYS = 400
+"""Longest life of a site certificate. Root lists are issued yearly; nothing they vouch for lasts much longer."""

@@ -20,6 +20,8 @@ from device_agent.protocol.outcomes import Outcome
 JID_PATTERN = r"^[0-9]{20}$(?!\n)"
 DEVICE_ID_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,127}$(?!\n)"
 SITE_ID_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$(?!\n)"
+ORIGIN_PATTERN = r"^[a-z][a-z0-9-]{0,31}$(?!\n)"
+ORIGIN_OR_NONE = r"^(?:[a-z][a-z0-9-]{0,31})?$(?!\n)"
 FUNCTION_PATTERN = r"^[a-z_][a-z0-9_]{0,63}\.[a-z_][a-z0-9_]{0,63}$(?!\n)"
 
 Jid = Annotated[str, Meta(pattern=JID_PATTERN, description="Salt's job id: 20 digits, ordered by time")]
@@ -60,6 +62,8 @@ class Job(Struct, frozen=True, kw_only=True, tag="job"):
     """The reason that was given for it."""
     sealed: bool = False
     """Its arguments are for single devices alone: the stations on the way do not know them."""
+    origin: Annotated[str, Meta(pattern=ORIGIN_OR_NONE)] = ""
+    """Where it came from before this product had it, such as a Salt master; what that may order is granted apart."""
 
 
 # --- station to device ---------------------------------------------------------------------------------------------
@@ -115,10 +119,13 @@ class Hello(Struct, frozen=True, tag="hello"):
 
 
 class Beat(Struct, frozen=True, tag="beat"):
-    """Still alive; and the jobs under way."""
+    """Still alive; the jobs under way; and how often what was refused since the device started, by reason."""
 
     session: Session
     running: Annotated[list[Jid], Meta(max_length=limits.DEVICE_RUNNING + limits.DEVICE_QUEUE)] = []
+    refused: Annotated[
+        dict[Annotated[str, Meta(max_length=32)], Annotated[int, Meta(ge=1, le=2**53)]], Meta(max_length=16)
+    ] = {}
 
 
 class Gone(Struct, frozen=True, tag="gone"):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from device_agent.errors import Refused
-from device_agent.protocol import limits
+from device_agent.protocol import bitmap, limits
 from device_agent.trust import claims as c
 from device_agent.trust import codec, cose
 from device_agent.trust.addressees import JID_BYTES, jid_from_bytes, jid_to_bytes, take_site
@@ -77,6 +77,20 @@ def open_ack(body: bytes, find_key: FindKey, *, site: str) -> Acknowledged:
     return _acknowledged(signed.claims, signed.kid, site)
 
 
+def open_ack_for(place: int, body: bytes, find_key: FindKey, *, site: str) -> Acknowledged | None:
+    """The same for the device that has this place. Raises ``Refused``.
+
+    None where its bit is clear, before anything is verified: a clear bit only withholds, and every device of a site
+    hears each of these.
+    """
+    unverified = cose.read(body, ACK_TYP)
+    word = _acknowledged(unverified.claims, unverified.kid, site)
+    if not bitmap.has(word.bitmap, place):
+        return None
+    unverified.verified(find_key(unverified.kid))
+    return word
+
+
 def bundle(
     root_lists: Sequence[bytes], site_certificates: Sequence[bytes], prekey: bytes, revocations: Sequence[bytes]
 ) -> bytes:
@@ -99,8 +113,8 @@ def _acknowledged(claims: dict[int, Any], kid: bytes, site: str) -> Acknowledged
     c.only(claims, c.AUD, c.IAT, c.JIDS, c.BITS)
     take_site(claims, site)
     jids = tuple(map(jid_from_bytes, c.take(claims, c.JIDS, list, most=limits.OPEN_JOBS)))
-    bitmap = c.take(claims, c.BITS, bytes, most=BITS_BYTES)
-    return Acknowledged(jids, bitmap, c.take_time(claims, c.IAT), kid)
+    bits = c.take(claims, c.BITS, bytes, most=BITS_BYTES)
+    return Acknowledged(jids, bits, c.take_time(claims, c.IAT), kid)
 
 
 def _listed(part: Any) -> list[bytes]:

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from device_agent.errors import Refused
 from device_agent.protocol import limits
-from device_agent.protocol.messages import FUNCTION_PATTERN, Late, TargetType, check_plain
+from device_agent.protocol.messages import FUNCTION_PATTERN, ORIGIN_PATTERN, Late, TargetType, check_plain
 from device_agent.trust import claims as c
 from device_agent.trust import codec, cose, hpke
 from device_agent.trust.addressees import JID_BYTES, jid_from_bytes, jid_to_bytes, take_device, take_site
@@ -44,6 +44,7 @@ SALT_BYTES: Final = 16
 USER_CHARACTERS: Final = 128
 
 _function = re.compile(FUNCTION_PATTERN)
+_origin = re.compile(ORIGIN_PATTERN)
 _target_types = get_args(TargetType)
 _lates = get_args(Late)
 
@@ -78,6 +79,8 @@ class Order:
     kwarg: dict[str, Any] = field(default_factory=dict)
     user: str
     why: str = ""
+    origin: str = ""
+    """Where it comes from, when that is not its signer: a Salt master above a gateway has grants of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +233,8 @@ def _one_of(claims: dict[int, Any], label: int, allowed: tuple[Any, ...]) -> Any
 
 
 def _order_to_bytes(order: Order) -> bytes:
-    body = codec.encode([order.fun, order.arg, order.kwarg, {"user": order.user, "why": order.why}])
+    about = {"user": order.user, "why": order.why, **({"origin": order.origin} if order.origin else {})}
+    body = codec.encode([order.fun, order.arg, order.kwarg, about])
     _order_from_bytes(body)
     return body
 
@@ -248,12 +252,14 @@ def _order_from_bytes(body: bytes) -> Order:
     check_plain(kwarg)
     _check_whole_numbers(arg)
     _check_whole_numbers(kwarg)
-    if type(about) is not dict or set(about) != {"user", "why"}:
+    if type(about) is not dict or set(about) - {"origin"} != {"user", "why"}:
         raise Refused("malformed", "an order says who and why")
-    user, why = about["user"], about["why"]
+    user, why, origin = about["user"], about["why"], about.get("origin", "")
+    if type(origin) is not str or ("origin" in about and not _origin.match(origin)):
+        raise Refused("wrong_type", "an origin is a short name")
     if type(user) is not str or len(user) > USER_CHARACTERS or type(why) is not str or len(why) > limits.WHY_CHARACTERS:
         raise Refused("wrong_type", "who and why are short texts")
-    return Order(fun=fun, arg=arg, kwarg=kwarg, user=user, why=why)
+    return Order(fun=fun, arg=arg, kwarg=kwarg, user=user, why=why, origin=origin)
 
 
 def _check_whole_numbers(value: object) -> None:

@@ -106,7 +106,12 @@ class DevicesApi:
             raise NotFound(f"no device {wanted!r}", error_id="device.unknown", hint="outstation devices list")
         refused = self._refused_of()
         views = [self._view(device) for device in found]
-        return {"devices": [{**view, "refused": refused_by(refused, view["id"], view.get("did"))} for view in views]}
+        return {
+            "devices": [
+                {**view, "refused": refused_by(refused, view["id"], view.get("did")), "refused_there": device.refused}
+                for device, view in zip(found, views, strict=True)
+            ]
+        }
 
     def _view(self, device: Device) -> dict[str, Any]:
         own = self._registry.own_device(device.id) is device

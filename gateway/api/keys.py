@@ -95,10 +95,10 @@ class KeysApi:
             Operation("GET", "/keys/expected", "Keys that are expected", self._expected),
             _decision("/keys/expected", "Expect keys", self._expect, "keys.expect", body=ExpectedList),
             Operation("GET", "/keys/window", "The join window, and why devices may ask", self._window),
-            _decision("/keys/window/open", "Open a join window", self._open, "keys.window.open", body=WindowTerms),
-            _decision("/keys/window/close", "Close the join window", self._close, "keys.window.close"),
+            _opening("/keys/window/open", "Open a join window", self._open, "keys.window.open", body=WindowTerms),
+            _opening("/keys/window/close", "Close the join window", self._close, "keys.window.close"),
             Operation("GET", "/keys/tokens", "Join tokens, without their secrets", self._tokens),
-            _decision(
+            _opening(
                 "/keys/tokens",
                 "Make join tokens; their text is said this once",
                 self._new_tokens,
@@ -106,7 +106,7 @@ class KeysApi:
                 body=JoinTokenWish,
                 status=201,
             ),
-            _decision("/keys/tokens/{id}/revoke", "End a join token", self._revoke_token, "keys.token.revoke"),
+            _opening("/keys/tokens/{id}/revoke", "End a join token", self._revoke_token, "keys.token.revoke"),
         ]
 
     # --- looking ---------------------------------------------------------------------------------------------------
@@ -311,12 +311,17 @@ class KeysApi:
             )
 
 
-def _decision(
+def _decision(path: str, summary: str, handler: Handler, action: str, body: type[Any] | None = None) -> Operation:
+    """What was decided is kept with what it changes; under the same word, here, that somebody may not."""
+    return Operation("POST", path, summary, handler, body=body, needs="keys", action=action, own_row=True)
+
+
+def _opening(
     path: str, summary: str, handler: Handler, action: str, body: type[Any] | None = None, status: int = 200
 ) -> Operation:
-    """What was decided is kept with what it changes; under the same word, here, that somebody may not."""
+    """The same for what lets devices come before anybody has looked at one: no approver's to decide."""
     return Operation(
-        "POST", path, summary, handler, body=body, status=status, needs="keys", action=action, own_row=True
+        "POST", path, summary, handler, body=body, status=status, needs="admin", action=action, own_row=True
     )
 
 

@@ -17,8 +17,24 @@ async def check(facts: Facts) -> list[Finding]:
             check="refusals",
             severity="info",
             finding=f"{count} refused on {link}: {reason}, from {peer}",
-            meaning="these bytes were not an acceptable message; nothing else was affected",
-            fix="look at that peer: an older release, a broken one, or somebody who should not be there",
+            meaning=meaning,
+            fix=fix,
         )
         for link, reason, peer, count in refused[:NAMED]
+        for meaning, fix in [_words(link, reason)]
     ]
+
+
+def _words(link: str, reason: str) -> tuple[str, str]:
+    """What it means, and what to do."""
+    if link == "api":
+        return "somebody asked for what the policy does not let him do", "outstation audit list --verdict deny"
+    if reason.startswith("token_"):
+        return (
+            "a device came with a token that does not let it in",
+            "outstation keys token list; make another for a device that may come, look who has the old one",
+        )
+    return (
+        "these bytes were not an acceptable message; nothing else was affected",
+        "look at that peer: an older release, a broken one, or somebody who should not be there",
+    )

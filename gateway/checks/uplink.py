@@ -19,8 +19,12 @@ async def check(facts: Facts) -> list[Finding]:
             Finding(check="uplink", severity="ok", finding=f"connected to {uplink['master']}, {pending} items to send")
         ]
     standing = "pending" if uplink["state"] == "pending" else uplink["last_error"].split(":")[0]
+    if "the key was revoked" in uplink["last_error"]:
+        standing = "revoked"
     accept = f"outstation keys accept {view['name']}"
     fixes = {
+        "revoked": "for ever: if this gateway is in the right hands, begin anew with another state_dir and"
+        " outstation gateway join TOKEN",
         "pending": f"on the master: {accept}",
         "rejected": f"on the master: {accept} --fingerprint {view['fingerprint']}",
         "denied": f"on the master, if this gateway replaces the other: outstation keys reject {view['name']},"

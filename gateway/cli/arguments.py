@@ -18,12 +18,15 @@ DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhd])\Z", re.ASCII)
 NAMED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(?!=)(.*)\Z", re.DOTALL)
 
 
-def duration(text: str) -> float:
-    """Seconds from ``30s``, ``5m``, ``2h`` or ``1d``. Raises ``UsageInvalid``."""
+def duration(text: str, longest: float = math.inf) -> float:
+    """Seconds from ``30s``, ``5m``, ``2h`` or ``1d``. Raises ``UsageInvalid``, also for more than the longest."""
     match = DURATION.match(text)
     if match is None or float(match[1]) <= 0:
         raise UsageInvalid(f"a length of time is written like 30s, 5m, 2h or 1d; found {text!r}")
-    return float(match[1]) * UNITS[match[2]]
+    seconds = float(match[1]) * UNITS[match[2]]
+    if seconds > longest:
+        raise UsageInvalid(f"at most {written(longest)}; found {text!r}")
+    return seconds
 
 
 def written(seconds: float) -> str:

@@ -129,6 +129,7 @@ def show(
                 ("agent", safe(found.agent or "-")),
                 *_enrollment(found, output),
                 *([("refused", tally(found.refused))] if found.refused else []),
+                *([("refused there", tally(found.refused_there))] if found.refused_there else []),
                 *(("grain", f"{safe(name)} = {shown(grain)}") for name, grain in sorted((found.grains or {}).items())),
             ]
         )

@@ -10,6 +10,7 @@ import typer
 
 from device_agent.clock import iso
 from device_agent.errors import EXIT_OK, UsageInvalid
+from device_agent.protocol import limits
 from gateway.cli import completion
 from gateway.cli.arguments import duration
 from gateway.cli.command import ASKING, HelpText, invocation, noun, verb
@@ -59,7 +60,10 @@ NEW = HelpText(
 @verb(app, "new", NEW)
 def new(
     context: typer.Context,
-    uses: Annotated[int, typer.Option(metavar="N", min=1, help="how many devices each token lets in")] = 1,
+    uses: Annotated[
+        int,
+        typer.Option(metavar="N", min=1, max=limits.DEVICES_PER_STATION, help="how many devices each token lets in"),
+    ] = 1,
     serial: Annotated[str, typer.Option(metavar="SERIAL", help="only this serial number (default: any)")] = "",
     how_long: Annotated[str, typer.Option("--for", metavar="DURATION", help="how long it can be used")] = "24h",
     name: Annotated[
@@ -83,7 +87,7 @@ def new(
 
     output = invocation(context).output
     try:
-        seconds = duration(how_long)
+        seconds = duration(how_long, limits.JOIN_TOKEN_SECONDS)
     except UsageInvalid as error:
         raise typer.BadParameter(error.what, param_hint="--for") from None
     _refuse_taken(png, svg, count)

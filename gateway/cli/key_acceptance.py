@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from device_agent.errors import EXIT_NOT_ALL_OK, EXIT_OK, NotFound, UsageInvalid
+from device_agent.protocol import limits
 from gateway.cli import completion
 from gateway.cli.command import ASKING, HelpText, invocation, verb
 from gateway.cli.key_words import Json, OfDevice, OfSite, kind_of, say
@@ -82,7 +83,12 @@ def accept(
     only: Annotated[
         bool, typer.Option("--only", help="with --grant: these, and no more what was granted before")
     ] = False,
-    days: Annotated[int, typer.Option(metavar="N", min=0, help="days a site's certificate lasts; 0 leaves it")] = 0,
+    days: Annotated[
+        int,
+        typer.Option(
+            metavar="N", min=0, max=limits.CERTIFICATE_DAYS, help="days a site's certificate lasts; 0 leaves it"
+        ),
+    ] = 0,
     request: Annotated[
         Path | None, typer.Option(metavar="FILE", help="what `gateway init` printed at a site that never knocked")
     ] = None,

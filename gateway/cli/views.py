@@ -118,6 +118,8 @@ class DeviceView(Struct, frozen=True):
     confirmed_at: float | UnsetType | None = UNSET
     refused: dict[str, int] | UnsetType = UNSET
     """What its station refused of it since the start, by reason; only where one device is shown."""
+    refused_there: dict[str, int] | UnsetType = UNSET
+    """What the device says that it refused since it started, by reason."""
 
 
 class SiteView(Struct, frozen=True):

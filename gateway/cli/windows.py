@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from device_agent.errors import EXIT_OK, UsageInvalid
+from device_agent.protocol import limits
 from gateway.cli.arguments import duration
 from gateway.cli.command import ASKING, HelpText, invocation, noun, verb
 from gateway.cli.text import safe
@@ -53,7 +54,9 @@ OPEN = HelpText(
 def open_window(
     context: typer.Context,
     how_long: Annotated[str, typer.Option("--for", metavar="DURATION", help="how long it stays open")] = "10m",
-    most: Annotated[int, typer.Option("--max", metavar="N", min=1, help="how many devices may come")] = 200,
+    most: Annotated[
+        int, typer.Option("--max", metavar="N", min=1, max=limits.DEVICES_PER_STATION, help="how many devices may come")
+    ] = 200,
     subnet: Annotated[str, typer.Option(metavar="CIDR", help="only from this subnet (default: from everywhere)")] = "",
     model: Annotated[str, typer.Option(metavar="GLOB", help="only devices of this model (default: of any)")] = "",
     as_json: Json = False,
@@ -62,7 +65,7 @@ def open_window(
     from gateway.cli.key_client import KeyClient
 
     try:
-        seconds = duration(how_long)
+        seconds = duration(how_long, limits.JOIN_WINDOW_SECONDS)
     except UsageInvalid as error:
         raise typer.BadParameter(error.what, param_hint="--for") from None
     client = KeyClient(invocation(context).client())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from device_agent.protocol.messages import encode_value
@@ -43,6 +43,8 @@ class Device:
     session: str = ""
     heard: float = 0.0
     gone: float = 0.0
+    refused: dict[str, int] = field(default_factory=dict)
+    """What the device says that it refused since it started, by reason."""
 
     def row(self) -> tuple[Any, ...]:
         """The device as a row of the store."""

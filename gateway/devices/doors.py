@@ -23,12 +23,12 @@ from gateway.devices.enrollment_journal import Asker, EnrollmentJournal
 from gateway.devices.enrollment_ports import Entrance, SiteAuthority
 from gateway.devices.expected_keys import ExpectedKey, ExpectedKeys
 from gateway.devices.join_tokens import JoinTokens, MadeToken
-from gateway.devices.naming import DEFAULT_TEMPLATE, check_template
+from gateway.devices.naming import DEFAULT_TEMPLATE, check_template, tells_apart
 from gateway.devices.windows import JoinWindow, Window
 from gateway.store.reader import Reader
 from gateway.store.writer import Statement
 
-TOKEN_SECONDS_MAX = 365 * 86_400.0
+TOKEN_SECONDS_MAX = limits.JOIN_TOKEN_SECONDS
 TOKENS_AT_ONCE = 1000
 MODEL_CHARACTERS = 128
 ADDRESS_CHARACTERS = 255
@@ -192,6 +192,14 @@ class Doors:
     async def new_tokens(self, wish: TokenWish, asker: Asker) -> list[MadeToken]:
         """Make join tokens. Raises ``UsageInvalid`` and ``PolicyRefused``."""
         check_template(wish.name)
+        if wish.uses * wish.number > 1 and not tells_apart(wish.name):
+            raise UsageInvalid(
+                "many devices cannot have one name",
+                where="--name",
+                found=f"{wish.name} for {wish.uses * wish.number} devices",
+                allowed="a template with {serial}, {did} or {number} in it",
+                hint=f"--name '{wish.name}-{{number:02}}'",
+            )
         address = wish.address or self._entrance().address
         for found, allowed in (
             (wish.uses, limits.DEVICES_PER_STATION),
@@ -278,7 +286,7 @@ class Doors:
         needed = {device.token for device in self._book.rejoining.values()}
         wiped, statements = self.tokens.tidying(needed, now)
         if any(rows for _, rows in statements):
-            await self._journal.write(statements)
+            await self._journal.write(statements, wipes=bool(wiped))
             self.tokens.tidied(wiped, now)
 
     # --- expected keys ---------------------------------------------------------------------------------------------

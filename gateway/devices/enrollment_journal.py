@@ -84,6 +84,6 @@ class EnrollmentJournal:
 
         return [*statements, *told, *kept], tell
 
-    async def write(self, statements: Sequence[Statement]) -> None:
+    async def write(self, statements: Sequence[Statement], *, wipes: bool = False) -> None:
         """Put statements on disk that tell of themselves. Raises ``StoreFailed``."""
-        await self._writer.commit(statements)
+        await self._writer.commit(statements, wipes=wipes)

@@ -159,7 +159,7 @@ class Epochs(Part):
             # A device may have missed the one before, and its flag with it.
             urgent = any(epoch.revocation and now - epoch.made < PREVIOUS_SECONDS for epoch in before)
             fresh = _Epoch(number, secrets.token_bytes(GROUP_KEY_BYTES), now, revocation or urgent)
-            await self._writer.commit(_replacing(kid, fresh))
+            await self._writer.commit(_replacing(kid, fresh), wipes=True)
             self._kid = kid
             self._held = {epoch.number: epoch for epoch in (*before, fresh)}
         self.owe(self._present())

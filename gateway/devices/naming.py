@@ -39,6 +39,11 @@ def check_template(template: str) -> str:
     return template
 
 
+def tells_apart(template: str) -> bool:
+    """Whether devices of one model get different names."""
+    return any(found[1] != "model" for found in _field.finditer(template))
+
+
 class Names:
     """Gives out names that nobody has."""
 

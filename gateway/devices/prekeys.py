@@ -101,7 +101,7 @@ class Prekeys(Part):
         if not fresh:
             key = KemKey(new_private())
             made[prekey_id(key.public)] = _Held(key, float(int(now)))
-        await self._writer.commit([*_keeping(made), *_wiping(over)])
+        await self._writer.commit([*_keeping(made), *_wiping(over)], wipes=bool(over))
         self._held = {identity: held for identity, held in {**self._held, **made}.items() if identity not in over}
         if made:
             self._on_change()

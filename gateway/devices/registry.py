@@ -194,6 +194,7 @@ class Registry(Part):
         if known is None or known.session != beat.session:
             return False
         self.heard(device)
+        known.refused = beat.refused
         if not known.present:
             known.present, known.unheard = True, False
             self._came.append(device)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from device_agent.errors import Refused, UsageInvalid
+from device_agent.errors import NotFound, OutstationError, PolicyRefused, Refused, UsageInvalid
 from device_agent.trust.site_certificate import SiteCertificate
 from device_agent.trust.site_request import SiteRequest, open_site_request
 from upstream.curve import fingerprint, key_bytes, key_text
@@ -30,6 +31,14 @@ class SiteKey:
     first_seen: float
     last_seen: float
     request: bytes = b""
+
+    @property
+    def identity(self) -> bytes:
+        """The signing key that came with it; empty for one that brought none, or nothing that can be read."""
+        try:
+            return read_request(self.site, self.key, self.request).sig if self.request else b""
+        except Refused:
+            return b""
 
     def view(self) -> dict[str, Any]:
         """As the API shows it."""
@@ -80,6 +89,40 @@ def same_keys(entry: SiteKey, request: SiteRequest | None) -> bool:
         return (request is None) == (not entry.request)
     known = open_site_request(entry.request)
     return (known.sig, known.kem, known.curve) == (request.sig, request.kem, request.curve)
+
+
+def nothing_to_accept(
+    site: str, wanted: str | None, named: Sequence[SiteKey], everything: Sequence[dict[str, Any]]
+) -> OutstationError:
+    """Why none of the keys of a site is the one that is wanted."""
+    waiting = [entry for entry in named if entry.state == "pending"]
+    if wanted is not None and waiting:
+        return UsageInvalid(
+            "this is not the fingerprint of the gateway: it may be another one that pretends",
+            error_id="keys.fingerprint_differs",
+            where="--fingerprint",
+            found=f"typed {wanted[:60]}; {site} has {fingerprint(waiting[0].key)}",
+            allowed="the fingerprint that the gateway itself shows",
+            hint=f"outstation keys list   or, if it is a stranger: outstation keys reject {site}",
+        )
+    decided = [entry for entry in named if entry.state != "accepted" and wanted in {None, fingerprint(entry.key)}]
+    known = sorted({f"{view['site']} ({view['state']})" for view in everything})
+    return NotFound(
+        f"no key of site {site!r} waits to be accepted",
+        found=", ".join(known) or "no keys",
+        allowed="a pending key by its name, any other one by its fingerprint",
+        hint=f"outstation keys accept {site} --fingerprint {fingerprint(decided[0].key)}"
+        if decided
+        else "outstation keys list",
+    )
+
+
+def revoked_for_ever(entry: SiteKey) -> PolicyRefused:
+    return PolicyRefused(
+        f"the gateway {fingerprint(entry.key)} of site {entry.site} is revoked, and that is for ever",
+        error_id="keys.revoked",
+        hint="let it begin anew with another state_dir: outstation gateway join TOKEN there, and accept that one",
+    )
 
 
 def another_holds(site: str, holder: SiteKey) -> UsageInvalid:

@@ -27,7 +27,9 @@ from gateway.devices.site_key import (
     Claim,
     SiteKey,
     another_holds,
+    nothing_to_accept,
     read_request,
+    revoked_for_ever,
     same_keys,
     seen_identity,
 )
@@ -91,6 +93,11 @@ class SiteKeys(Part):
         entry = self._keys.get(key)
         return entry is not None and entry.state == "accepted"
 
+    def revoked(self, key: str) -> bool:
+        """Whether the identity that came with this key was revoked, by whomever of the fleet."""
+        entry = self._keys.get(key)
+        return self._trust is not None and entry is not None and self._trust.revoked(entry.identity)
+
     def accepted_sites(self) -> list[str]:
         """The names of the sites that may connect."""
         return sorted(entry.site for entry in self._keys.values() if entry.state == "accepted")
@@ -101,7 +108,10 @@ class SiteKeys(Part):
 
     def views(self) -> list[dict[str, Any]]:
         """Every key, by site and first sight; sites behind a relay too, which are certified here."""
-        found = [entry.view() for entry in self._keys.values()]
+        found = [
+            {**entry.view(), "state": "revoked"} if self.revoked(entry.key) else entry.view()
+            for entry in self._keys.values()
+        ]
         if self._leaves is not None:
             found += self._leaves.views()
         return sorted(found, key=lambda view: (view["site"], view["first_seen"]))
@@ -287,7 +297,7 @@ class SiteKeys(Part):
             if leaf is not None and (leaf.state == "pending" or wanted or grant != Grant()):
                 return [await self._leaves.accept(leaf, grant)]
         if not candidates:
-            raise self._nothing_to_accept(site, wanted)
+            raise nothing_to_accept(site, wanted, self._named(site, None), self.views())
         if len(candidates) > 1:
             raise UsageInvalid(
                 f"several keys claim site {site!r}",
@@ -303,6 +313,8 @@ class SiteKeys(Part):
 
     async def _accepted(self, entry: SiteKey, grant: Grant) -> None:
         """Accept a key, with what its site may do from now on; or only that, for one that is accepted already."""
+        if self._trust is not None and self._trust.revoked(entry.identity):
+            raise revoked_for_ever(entry)
         if self._trust is None:
             if grant != Grant():
                 raise PolicyRefused("this station keeps no certificates of sites", error_id="policy.no_role")
@@ -345,18 +357,6 @@ class SiteKeys(Part):
             for entry in self._keys.values()
             if entry.site == site and (wanted is None or fingerprint(entry.key) == wanted.lower())
         ]
-
-    def _nothing_to_accept(self, site: str, wanted: str | None) -> NotFound:
-        decided = [entry for entry in self._named(site, wanted) if entry.state != "accepted"]
-        known = sorted({f"{view['site']} ({view['state']})" for view in self.views()})
-        return NotFound(
-            f"no key of site {site!r} waits to be accepted",
-            found=", ".join(known) or "no keys",
-            allowed="a pending key by its name, any other one by its fingerprint",
-            hint=f"outstation keys accept {site} --fingerprint {fingerprint(decided[0].key)}"
-            if decided
-            else "outstation keys list",
-        )
 
     # --- kept and told ---------------------------------------------------------------------------------------------
 

@@ -12,10 +12,11 @@ from dataclasses import astuple, dataclass, replace
 from typing import Any
 
 from device_agent.errors import Refused, UsageInvalid
+from device_agent.protocol import limits
 from device_agent.protocol.globs import compile_glob
 from gateway.store.writer import Statement
 
-LONGEST_SECONDS = 7 * 86_400.0
+LONGEST_SECONDS = limits.JOIN_WINDOW_SECONDS
 ALL_CAME = "as many devices came as it was open for"
 
 LOAD = (

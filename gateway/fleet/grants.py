@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
 from device_agent.errors import Refused, UsageInvalid
+from device_agent.protocol import limits
 from device_agent.protocol.globs import compile_glob
+from device_agent.protocol.messages import ORIGIN_PATTERN
 from device_agent.trust.policy import SitePolicy
 from device_agent.trust.site_certificate import SITE_SECONDS
 from upstream.frames import CERTIFICATE_BYTES
 
 DAY_SECONDS = 86_400
 DAYS = SITE_SECONDS // DAY_SECONDS
-LONGEST_DAYS = 400
-"""Root lists are issued at least yearly; nothing they vouch for lasts much longer."""
+LONGEST_DAYS = limits.CERTIFICATE_DAYS
 
 POLICY_BYTES = CERTIFICATE_BYTES - 1024
 SHELL_FUNCTION = "cmd.run"
+ORIGIN = re.compile(ORIGIN_PATTERN)
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,13 @@ def granted(policy: SitePolicy | None, grant: Grant) -> SitePolicy:
         )
     if grant.only and not grant.functions:
         raise UsageInvalid("nothing is granted", where="only", allowed="--only together with --grant FUNCTION-GLOB")
+    if grant.origin and not ORIGIN.match(grant.origin):
+        raise UsageInvalid(
+            "this is no name of an origin",
+            where="origin",
+            found=grant.origin[:60],
+            allowed="small letters, digits and dashes, such as salt",
+        )
     before = policy or SitePolicy()
     had = before.org.get(grant.origin, ()) if grant.origin else before.fun
     functions = tuple(dict.fromkeys(grant.functions if grant.only else (*had, *grant.functions)))

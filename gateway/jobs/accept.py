@@ -114,9 +114,10 @@ class Acceptance:
         self._forestalled: dict[str, bool] = {}
         self.draining = False
 
-    async def submit(self, request: JobRequest, user: str, operator: Operator | None = None) -> str:
+    async def submit(self, request: JobRequest, user: str, operator: Operator | None = None, origin: str = "") -> str:
         """Issue a job here; returns its jid when it is on disk. Without an operator the station itself asks.
 
+        An ``origin`` other than the station (a Salt master) may order what was granted to it and nothing else.
         Raises ``UsageInvalid`` for what is wrong with it, ``PolicyRefused`` when the station is full or stopping.
         """
         if self.draining:
@@ -147,6 +148,7 @@ class Acceptance:
             run_limit=limits.RUN_LIMIT_SECONDS if request.run_limit is None else request.run_limit,
             why=request.why,
             sealed=request.sealed,
+            origin=origin,
         )
         body, ruling = self._checked(draft), FREE
         if operator is not None and self._permission is not None:

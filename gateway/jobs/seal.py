@@ -97,7 +97,7 @@ class Sealer:
             own = self._authority.anchor.issuer(self._authority.signing.kid, "job", self._site, self._authority.now())
             if job.fun.startswith(SHELL) and "root-shell" not in own.certifier:
                 raise Refused("not_granted", "the master that certified this site may not order commands itself")
-            policy.check_function(certificate.policy, job.fun, job.arg, job.kwarg)
+            policy.check_function(certificate.policy, job.fun, job.arg, job.kwarg, origin=job.origin)
         except Refused as refused:
             if refused.reason == "issuer_expired":
                 raise PolicyRefused(
@@ -252,4 +252,4 @@ def is_told_of(body: bytes, told: bytes) -> bool:
 
 
 def _order(job: Job) -> Order:
-    return Order(fun=job.fun, arg=job.arg, kwarg=job.kwarg, user=job.user, why=job.why)
+    return Order(fun=job.fun, arg=job.arg, kwarg=job.kwarg, user=job.user, why=job.why, origin=job.origin)

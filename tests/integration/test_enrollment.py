@@ -9,6 +9,7 @@ from typing import cast
 
 import pytest
 
+from device_agent.errors import UsageInvalid
 from device_agent.protocol.messages import Hello
 from device_agent.trust import join
 from device_agent.trust.join_answer import Accepted, NotYet
@@ -294,3 +295,10 @@ async def test_who_is_refused_again_and_again_uses_up_no_place(site: JoinSite) -
         assert isinstance(await site.ask(weak, token), NotYet)
     assert site.metrics.refusals["enrollment", "bad_key"] == 3
     assert (await site.join(a_device("cam-1"), token)).terms.index == 0
+
+
+async def test_many_devices_cannot_have_one_name(site: JoinSite) -> None:
+    with pytest.raises(UsageInvalid, match="many devices cannot have one name"):
+        await site.token(uses=2, name="gate")
+    await site.token(uses=2, name="gate-{did}")
+    await site.token(name="gate")

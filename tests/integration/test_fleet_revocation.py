@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from device_agent.errors import PolicyRefused
 from device_agent.trust.revocations import KIDS_MAX, read_revocations
 from gateway.audit.book import AuditBook
 from gateway.devices.fleet_revocation import DEVICES_LISTED, FleetRevocation
@@ -35,3 +38,10 @@ async def test_a_site_that_revokes_all_it_can_does_not_keep_itself_from_being_re
         assert len(listed.kids) == DEVICES_LISTED
         await fleet.revoke_site("lisbon", "ops", "socket", "stolen")
         assert master.authority.anchor.device_revoked(gateway.authority.signing.kid)
+        # Nobody lets it in again by mistake.
+        (view,) = master.keys.views()
+        assert view["state"] == "revoked"
+        with pytest.raises(PolicyRefused, match="revoked, and that is for ever"):
+            await master.keys.accept("lisbon", view["fingerprint"])
+        with pytest.raises(PolicyRefused, match="revoked, and that is for ever"):
+            await master.keys.accept_request(gateway.authority.request(), "lisbon")

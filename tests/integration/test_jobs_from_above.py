@@ -153,3 +153,11 @@ async def test_a_site_whose_certificate_has_ended_says_so_and_issues_nothing(roo
     clock.move(401 * 86_400.0)
     with pytest.raises(PolicyRefused, match="certificate of this site has ended"):
         await rooms.acceptance.submit(JobRequest(tgt=NAME, fun="test.ping"), "ops")
+
+
+async def test_another_origin_orders_here_what_was_granted_to_it_and_nothing_else(rooms: Rooms) -> None:
+    with pytest.raises(PolicyRefused) as raised:
+        await rooms.acceptance.submit(JobRequest(tgt=NAME, fun="test.ping"), "ops", origin="salt")
+    assert raised.value.error_id == "policy.not_granted"
+    assert "to salt" in str(raised.value.found)
+    await rooms.acceptance.submit(JobRequest(tgt=NAME, fun="test.ping"), "ops")

@@ -105,6 +105,9 @@ async def test_a_device_that_says_nothing_is_gone_after_a_while(scene: Scene) ->
     scene.clock.move(2)
     await until(lambda: not silent.present, what="the silence is noticed")
     assert beating.present
+    assert beating.refused == {}
+    await scene.devices.say("beating", Beat(FIRST, refused={"bad_signature": 3}))
+    await until(lambda: beating.refused == {"bad_signature": 3}, what="what the device refused")
 
 
 async def test_after_the_broker_was_away_nobody_is_known_to_be_here_until_heard(scene: Scene, broker: Broker) -> None:

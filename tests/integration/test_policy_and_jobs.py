@@ -197,11 +197,16 @@ async def test_an_approver_decides_on_keys_and_an_operator_does_not(tmp_path: Pa
         # To accept and to turn away, and nothing else.
         assert (await office.ask("carol", "POST", "/keys/porto/accept", {"grants": ["cmd.*"]})).status == 403
         assert (await office.ask("carol", "POST", "/keys/porto/revoke", {})).status == 403
+        # What lets devices come before anybody has looked at them is an admin's.
+        assert (await office.ask("carol", "POST", "/keys/window/open", {})).status == 403
+        assert (await office.ask("carol", "POST", "/keys/tokens", {})).status == 403
         assert [row[:4] for row in audited(office)] == [
             ("anna", "api", "keys.accept", "deny"),
             ("carol", "api", "keys.accept", "allow"),
             ("carol", "api", "keys.accept", "deny"),
             ("carol", "api", "keys.revoke", "deny"),
+            ("carol", "api", "keys.window.open", "deny"),
+            ("carol", "api", "keys.token.new", "deny"),
         ]
 
 

@@ -356,3 +356,30 @@ async def test_two_writers_of_one_file_wait_for_each_other(tmp_path: Path) -> No
                 group.create_task(first.commit(adding(f"a{number}")))
                 group.create_task(second.commit(adding(f"b{number}")))
         assert len(await reader.rows("SELECT key FROM station")) == 101
+
+
+# --- what must be gone ------------------------------------------------------------------------------------------------
+
+
+async def test_what_is_wiped_is_in_no_file_while_the_store_is_open(store: Store, tmp_path: Path) -> None:
+    secret = os.urandom(32)
+    await store.writer.commit([("CREATE TABLE secrets (name TEXT PRIMARY KEY, secret BLOB) WITHOUT ROWID", [()])])
+    await store.writer.commit([("INSERT INTO secrets VALUES ('one', ?)", [(secret,)])])
+    assert any(secret in file.read_bytes() for file in tmp_path.iterdir())
+    # Somebody who reads holds on to the log for a while.
+    reading = sqlite3.connect(
+        next(tmp_path.glob("*.sqlite*")) if list(tmp_path.glob("*.sqlite")) else tmp_path / "store"
+    )
+    reading.execute("BEGIN")
+    reading.execute("SELECT count(*) FROM secrets").fetchall()
+    wiping: list[Statement] = [
+        ("UPDATE secrets SET secret = zeroblob(32) WHERE name = ?", [("one",)]),
+        ("DELETE FROM secrets WHERE name = ?", [("one",)]),
+    ]
+    await store.writer.commit(wiping, wipes=True)
+    reading.close()
+    await until(
+        lambda: not any(secret in file.read_bytes() for file in tmp_path.iterdir()), what="the secret to be gone"
+    )
+    await store.writer.commit(adding("after"))
+    assert "after" in keys(store)

@@ -132,7 +132,9 @@ class PlayedStation:
 
     def sealed(self, job: Job, key: SigningKey | None = None, **fields: Any) -> bytes:
         """An ``os-job`` with what a job says; its times are the present ones."""
-        said = {name: getattr(job, name) for name in ("tgt", "tgt_type", "fun", "arg", "kwarg", "user", "late")}
+        said = {
+            name: getattr(job, name) for name in ("tgt", "tgt_type", "fun", "arg", "kwarg", "user", "late", "origin")
+        }
         return self.site.sealed(int(job.jid), key=key, run_limit=job.run_limit, **{**said, **fields})
 
     async def _spread(self, payload: bytes, *devices: str) -> None:

@@ -51,6 +51,9 @@ class Above(Counted):
     def known(self, key: str) -> bool:
         return self.states.get(key) == "accepted"
 
+    def revoked(self, key: str) -> bool:
+        return False
+
     async def judge(
         self, site: str, key: str, address: str, request: bytes = b"", certificate: bytes = b""
     ) -> KeyState:

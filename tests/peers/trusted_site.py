@@ -184,6 +184,7 @@ class TrustedSite:
             arg=fields.pop("arg", []),
             kwarg=fields.pop("kwarg", {}),
             user=fields.pop("user", "ops"),
+            origin=fields.pop("origin", ""),
         )
         header = JobHeader(
             **{

@@ -55,7 +55,7 @@ def place(shared: System) -> Iterator[Place]:
 
 def test_devices_that_are_busy_do_not_start_it_and_finish_what_they_run(place: Place) -> None:
     site = place.system
-    busy = site.occupy("lisbon", place.target, DEVICES, 3)
+    busy = site.occupy("lisbon", place.target, DEVICES, 8)
     jid = site.issue("central", place.target, "test.ping")
     site.until(lambda: site.job("central", jid).expected == DEVICES, "the master knows who will answer")
     finished = site.command("jobs", "cancel", jid, status=0)

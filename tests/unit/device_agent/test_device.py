@@ -18,6 +18,8 @@ from device_agent.protocol.messages import (
     Hello,
     Return,
     Welcome,
+    decode_upward,
+    encode,
 )
 from tests.peers.device_bench import GROUP, INDEX, MINE, SESSION, Bench, Gate, Lost, Opened, deliver, job
 
@@ -96,6 +98,17 @@ async def test_beats_come_once_per_interval_and_name_the_jobs_under_way(bench: B
     assert all(beat.running == [job(1).jid] for beat in beats)
     gate.open.set()
     await bench.settle()
+
+
+async def test_a_beat_tells_what_the_device_has_refused(bench: Bench) -> None:
+    bench.join()
+    bench.counters.refused("bad_signature", "", bench.device.name)
+    bench.counters.refused("bad_signature", "", "another device of this process")
+    for number in range(40):
+        bench.counters.refused(f"reason_{number}", "", bench.device.name)
+    [beat] = [message for _ in range(70) for message in bench.tick(1.0) if isinstance(message, Beat)][:1]
+    assert (beat.refused["bad_signature"], len(beat.refused)) == (1, 16)
+    assert decode_upward(encode(beat)) == beat
 
 
 async def test_a_stopped_device_says_so_and_a_lost_one_is_silent(bench: Bench) -> None:

@@ -116,6 +116,9 @@ class Doors:
     def known(self, key: str) -> bool:
         return key == z85.encode(KNOWN).decode()
 
+    def revoked(self, key: str) -> bool:
+        return False
+
     async def judge(
         self, site: str, key: str, address: str, request: bytes = b"", certificate: bytes = b""
     ) -> KeyState:

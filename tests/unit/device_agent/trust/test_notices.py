@@ -23,6 +23,7 @@ from device_agent.trust.notices import (
     Cancelled,
     bundle,
     open_ack,
+    open_ack_for,
     open_cancel,
     read_bundle,
     sign_ack,
@@ -51,6 +52,15 @@ def read_ack(body: bytes) -> Acknowledged:
 
 def ack(**changes: Any) -> bytes:
     return sign_ack(SITE, **{"site": "lisbon", "jids": [JID], "bitmap": b"\x80", "issued": NOW, **changes})
+
+
+def test_a_device_whose_bit_is_clear_does_not_look_further() -> None:
+    other = SigningKey(b"\x02" * 32)
+    forged = sign_ack(other, site="lisbon", jids=[JID], bitmap=b"\x80", issued=NOW)
+    assert open_ack_for(6, ack(), find, site="lisbon") is None
+    assert open_ack_for(6, forged, find, site="lisbon") is None
+    assert open_ack_for(7, ack(), find, site="lisbon") == read_ack(ack())
+    assert refused(open_ack_for, 7, forged, find, site="lisbon") == "unknown_issuer"
 
 
 CANCEL = sign_cancel(SITE, site="lisbon", jid=JID, issued=NOW)

@@ -66,3 +66,22 @@ def test_terms_that_cannot_be_are_a_mistake(shell: Shell, option: tuple[str, str
     assert (finished.status, finished.out) == (2, "")
     assert option[0] in finished.error
     assert api.requests == []
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["window", "open", "--for", "400d"], ["--for", "at most 7d", "400d"]),
+        (["window", "open", "--max", "99999999"], ["--max", "20000"]),
+        (["token", "new", "--for", "1000d"], ["--for", "at most 365d", "1000d"]),
+        (["token", "new", "--uses", "999999"], ["--uses", "20000"]),
+        (["accept", "lisbon", "--days", "4000"], ["--days", "400"]),
+    ],
+)
+def test_what_is_out_of_range_is_told_by_its_option_before_anybody_is_asked(
+    words: list[str], told: list[str], api: ApiDouble, shell: Shell
+) -> None:
+    asked = shell.run("keys", *words)
+    assert asked.status == 2
+    assert [word for word in told if word not in asked.error] == []
+    assert not api.asked("POST", "/keys/window/open")
