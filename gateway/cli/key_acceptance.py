@@ -29,6 +29,7 @@ HEADINGS = ("key", "did", "fingerprint")
 SHOWN = 20
 KEY = re.compile(r"(?:[a-z2-7]{26}|(?:[a-z2-7]{4}[- ]?){4})\Z", re.IGNORECASE)
 
+DAYS = limits.CERTIFICATE_DAYS
 ACCEPT = HelpText(
     purpose="Accept a device or a site, so that it belongs here.",
     details="A device is accepted by its fingerprint, as the device itself shows it: type it, or be asked for it. "
@@ -83,12 +84,7 @@ def accept(
     only: Annotated[
         bool, typer.Option("--only", help="with --grant: these, and no more what was granted before")
     ] = False,
-    days: Annotated[
-        int,
-        typer.Option(
-            metavar="N", min=0, max=limits.CERTIFICATE_DAYS, help="days a site's certificate lasts; 0 leaves it"
-        ),
-    ] = 0,
+    days: Annotated[int, typer.Option(metavar="N", min=0, max=DAYS, help="days a certificate lasts; 0: as it is")] = 0,
     request: Annotated[
         Path | None, typer.Option(metavar="FILE", help="what `gateway init` printed at a site that never knocked")
     ] = None,
