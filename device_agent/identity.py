@@ -12,6 +12,7 @@ import threading
 from pathlib import Path
 from typing import Final
 
+from device_agent import RELEASED
 from device_agent.errors import ConfigInvalid, Refused
 from device_agent.trust import codec
 from device_agent.trust.chain import STATE_BYTES, Anchor
@@ -141,7 +142,7 @@ class Identity:
             SigningKey(values["sig"]),
             KemKey(values["kem"]),
             Anchor.restored(values["anchor"]),
-            Floor(values["floor"]),
+            Floor(values["floor"], RELEASED),
         )
         identity.groups.hold(values["site_kid"], values["epoch"], values["group_key"])
         for name in _PLAIN:
@@ -154,7 +155,7 @@ class Identity:
 
 def new_identity() -> Identity:
     """A device nobody has seen yet."""
-    return Identity(SigningKey(new_private()), KemKey(new_private()), Anchor(None), Floor())
+    return Identity(SigningKey(new_private()), KemKey(new_private()), Anchor(None), Floor(built=RELEASED))
 
 
 class IdentityFile:

@@ -34,8 +34,9 @@ ANNOUNCE_SECONDS = 0.5
 EXECUTIONS_COUNTED = 4096
 NOT_RUN_RETCODE = 1
 
-SEALED_AGAIN = frozenset({"stale_epoch", "unknown_epoch", "stale_seq"})
-"""Refusals that say nothing of the job: sealed anew it may run, so it has no outcome yet."""
+SEALED_AGAIN = frozenset({"stale_epoch", "unknown_epoch", "stale_seq", "not_sealed_to_us"})
+"""Refusals that say nothing of the job: sealed anew it may run, so it has no outcome yet. Also where another signer
+took it over: the number of a job is not used up by whoever has not issued it."""
 
 Send = Callable[[bytes], None]
 """Hands over an encoded message to the station."""

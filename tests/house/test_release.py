@@ -6,13 +6,14 @@ import ast
 import re
 import sys
 import tomllib
+from datetime import datetime
 from importlib import import_module
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
 
-from device_agent import __version__
+from device_agent import RELEASED, __version__
 from tests.house.tree import CODE, ROOT, listing, name, python_files, syntax
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -75,6 +76,13 @@ def test_the_version_is_the_newest_in_the_changelog() -> None:
     newest = re.search(r"^## (\S+)", text, re.MULTILINE)
     assert newest is not None
     assert newest[1].strip("[]") == __version__
+
+
+def test_the_day_of_the_release_is_that_of_the_newest_in_the_changelog() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    newest = re.search(r"^## \S+ \((\d{4}-\d{2}-\d{2})\)", text, re.MULTILINE)
+    assert newest is not None
+    assert datetime.fromisoformat(f"{newest[1]}T00:00:00+00:00").timestamp() == RELEASED
 
 
 def test_the_console_script_exists() -> None:

@@ -164,6 +164,7 @@ def test_what_is_written_is_kept(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("section", "found"),
     [("broker:\n", "broker"), (f'masters: [{{address: "tcp://m:1", key: "{KEY}"}}]\n', "masters")],
+    ids=["broker", "masters"],
 )
 def test_a_master_with_what_only_a_gateway_has_is_told_to_be_a_relay(section: str, found: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigInvalid, match="a master has sites") as error:
