@@ -50,6 +50,7 @@ class LeafSites:
         request = open_site_request(leaf.request)
         if request.site != leaf.site or leaf.site == self._station:
             raise Refused("wrong_site", f"{link} brings a request of {request.site} for {leaf.site}")
+        self._trust.need_link(leaf.site, link)
         async with self._trust.changing:
             entry = self._judged(link, request, self._vouched(leaf, request))
             if entry is None:

@@ -196,8 +196,6 @@ class SiteTrust(Part):
         if isinstance(told, frames.MasterRevocations):
             await self._take_masters_list(told.body)
             return
-        if told.site != site and not self._registry.bind(told.site, site):
-            raise Refused("foreign_site", f"{site} speaks for {told.site}")
         match told:
             case frames.GroupKeys():
                 await self._keep_group(site, told)
@@ -207,7 +205,13 @@ class SiteTrust(Part):
                 if _site_of(body) != told.site:
                     raise Refused("wrong_site", f"{told.site} brings the list of {_site_of(body)}")
                 await self._authority.install(revocations=[body])
+                self.need_link(told.site, site)
                 await self._devices_revoked(told.site, read_revocations(body).kids)
+
+    def need_link(self, site: str, link: str) -> None:
+        """Tie a site's name to the link that brought its proof, once that was verified. Raises ``Refused``."""
+        if site != link and not self._registry.bind(site, link):
+            raise Refused("foreign_site", f"{link} speaks for {site}")
 
     def need_certifier(self, site: str) -> None:
         """Raises ``PolicyRefused`` where this station may not certify sites."""
@@ -306,6 +310,7 @@ class SiteTrust(Part):
     async def _keep_group(self, link: str, group: frames.GroupKeys) -> None:
         certificate = self._authority.anchor.take_site_certificate(group.certificate, self._authority.now())
         check_group_keys(group, certificate)
+        self.need_link(group.site, link)
         async with self.changing:
             before = self._entries.get(group.site)
             if before is not None and before.group is not None:
