@@ -181,7 +181,7 @@ async def test_a_key_is_accepted_and_rejected(api: Api) -> None:
     (view,) = (await api.ask("GET", "/keys")).json()["keys"]
     assert (view["site"], view["state"], view["fingerprint"]) == ("porto", "pending", fingerprint(key))
     assert await api.refused(400, "POST", "/keys/porto/accept", {"fingerprint": 7})
-    assert (await api.refused(404, "POST", "/keys/porto/accept", {"fingerprint": "aaaa-bbbb-cccc-dddd"}))["found"]
+    assert (await api.refused(400, "POST", "/keys/porto/accept", {"fingerprint": "aaaa-bbbb-cccc-dddd"}))["found"]
     heard = await api.ask("POST", "/keys/porto/accept", {})
     assert (heard.status, heard.json()["keys"][0]["state"]) == (200, "accepted")
     assert [site["site"] for site in (await api.ask("GET", "/sites")).json()["sites"]] == ["porto"]
