@@ -216,7 +216,7 @@ async def as_the_fleet_to_the_master(system: System, disk: StolenDisk) -> None:
             system.until, lambda: (system.refusals("central") - before).total() >= len(lies), "all are refused"
         )
     reasons = {reason for _, reason in system.refusals("central") - before}
-    assert reasons == {"not_its_to_revoke", "foreign_site", "wrong_site"}
+    assert reasons == {"not_its_to_revoke", "bad_signature", "wrong_site"}
     assert system.view("central", "/fleet")["joined"]
 
 
