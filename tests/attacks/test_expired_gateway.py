@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from device_agent import RELEASED
 from device_agent.identity import Identity, IdentityFile
 from device_agent.protocol import topics
 from device_agent.trust.chain import Anchor
@@ -64,7 +65,7 @@ def has_been_here(agent: AgentProcess, time: int) -> None:
 async def assert_ignored(station: PlayedStation, agent: AgentProcess, said: int, reason: str) -> None:
     """It asks, is told that it is this time, and has nothing of it when its power is cut."""
     station.site.terms["issued"] = said
-    floor = flash(agent).floor.value if (agent.folder / "state" / "identity").exists() else 0
+    floor = flash(agent).floor.value if (agent.folder / "state" / "identity").exists() else RELEASED
     before = len(agent.log) if agent.process is not None else 0
     await agent.start()
     await until(lambda: IGNORED in agent.log[before:], what="what it thinks of the answer")
