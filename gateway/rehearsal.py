@@ -195,10 +195,3 @@ def free_ports(count: int) -> list[int]:
         for probe in probes:
             probe.bind(("127.0.0.1", 0))
         return [int(probe.getsockname()[1]) for probe in probes]
-
-
-def free_port() -> int:
-    """A TCP port on loopback that nobody uses at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

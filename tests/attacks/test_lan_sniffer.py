@@ -16,7 +16,7 @@ from device_agent.identity import Identity, IdentityFile
 from device_agent.protocol import topics
 from device_agent.trust.token import JoinToken
 from gateway.cli.key_client import KeyClient
-from gateway.rehearsal import free_port
+from tests.peers.broker import free_port
 from tests.peers.canaries import Canary, found_in
 from tests.peers.forgeries import Forger, rubbish
 from tests.peers.sniffer import Sniffer

@@ -16,7 +16,7 @@ import pytest
 from device_agent.protocol import topics
 from gateway.cli.key_client import KeyClient
 from gateway.devices.openings import DEVICE_BURST
-from gateway.rehearsal import free_port
+from tests.peers.broker import free_port
 from tests.peers.forgeries import SEED, of_the_release_before, rubbish
 from tests.peers.hacked_broker import hacked_broker, tapped
 from tests.peers.system import SECONDS, System, assert_exactly_once, whole_system

@@ -25,7 +25,7 @@ from device_agent.trust.site_certificate import sign_site_certificate
 from gateway.cli.key_client import KeyClient
 from gateway.fleet.bundle import Bundle
 from gateway.fleet.root_keys import read_root_key
-from gateway.rehearsal import free_port
+from tests.peers.broker import free_port
 from tests.peers.fleet import Party, party
 from tests.peers.rope import played_master
 from tests.peers.stolen_disk import WILLING, StolenDisk, now, run_changed

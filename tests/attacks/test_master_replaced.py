@@ -11,7 +11,7 @@ import pytest
 
 from device_agent.errors import EXIT_OK
 from device_agent.trust.site_certificate import read_site_certificate
-from gateway.rehearsal import free_port
+from tests.peers.broker import free_port
 from tests.peers.stolen_disk import StolenDisk
 from tests.peers.system import System, assert_exactly_once, whole_system
 

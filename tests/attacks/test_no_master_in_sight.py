@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gateway.rehearsal import free_port
+from tests.peers.broker import free_port
 from tests.peers.system import System, assert_exactly_once, whole_system
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]

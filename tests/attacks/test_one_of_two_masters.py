@@ -67,7 +67,7 @@ async def test_a_site_that_one_master_revoked_is_nobody_to_the_other() -> None:
         async with as_site(system, "south", disk) as thief:
             assert (await thief.hears(frames.SiteRefused)).state == "rejected"
         keys = {key.site: key.state for key in system.stations["south"].keys().keys}
-        assert keys == {"lisbon": "accepted", "porto": "rejected"}
+        assert keys == {"lisbon": "accepted", "porto": "revoked"}
         # It stays so when the master starts anew.
         system.kill("south")
         system.restart("south")

@@ -27,7 +27,7 @@ from gateway.fleet.bundle import Bundle
 from gateway.fleet.ceremony import ROOT_LISTS, UNFINISHED
 from gateway.fleet.description import describe
 from gateway.fleet.root_keys import read_root_key
-from gateway.rehearsal import free_port
+from tests.peers.broker import free_port
 from tests.peers.rope import PlayedMaster, played_master
 from tests.peers.stolen_disk import StolenDisk
 from tests.peers.stranger import Stranger, stranger

@@ -6,10 +6,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
+import os
+import secrets
 import shutil
 import signal
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -43,23 +46,38 @@ def mosquitto() -> str:
 
 def free_port() -> int:
     """A port nobody listens on at this moment."""
-    with socket.socket() as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
+    return free_ports(1)[0]
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports nobody listens on at this moment, all different."""
-    with contextlib.ExitStack() as stack:
-        ports = []
-        for _ in range(count):
-            listener = stack.enter_context(socket.socket())
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(("127.0.0.1", 0))
-            ports.append(listener.getsockname()[1])
-        return ports
+    """Ports nobody listens on at this moment, all different, and none that was given out lately."""
+    return [next(port for port in PORTS if _is_free(port)) for _ in range(count)]
+
+
+def _own_ports() -> Iterator[int]:
+    """Ports of this test process alone, round and round.
+
+    Below those that the kernel gives to whoever connects somewhere (``ip_local_port_range`` in ip(7)), or a swarm of
+    another process could have taken one by the time that a broker binds it.
+    """
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % PROCESSES
+    own = range(LOWEST_PORT + worker * OWN_PORTS, LOWEST_PORT + (worker + 1) * OWN_PORTS)
+    first = secrets.randbelow(OWN_PORTS)
+    return itertools.cycle([*own[first:], *own[:first]])
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+PROCESSES, LOWEST_PORT, OWN_PORTS = 8, 12_000, 2_500
+PORTS = _own_ports()
 
 
 class Broker:

@@ -12,8 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from unittest.mock import patch
 
-from gateway.rehearsal import free_port
-from tests.peers.broker import mosquitto
+from tests.peers.broker import free_port, mosquitto
 from tests.peers.tap import Tap
 
 PROGRAM = """\

@@ -26,7 +26,8 @@ from gateway.cli.client import StationClient, UnixConnection
 from gateway.cli.key_client import KeyClient
 from gateway.cli.views import JobView, OutcomeView
 from gateway.fleet.rehearsed import RehearsedFleet
-from gateway.rehearsal import Child, Rehearsal, free_port, join_token, program
+from gateway.rehearsal import Child, Rehearsal, join_token, program
+from tests.peers.broker import free_port
 from tests.peers.finished import Finished
 from tests.peers.processes import processes
 

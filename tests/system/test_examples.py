@@ -15,8 +15,9 @@ from gateway.cli.client import StationClient
 from gateway.config import StationSettings
 from gateway.devices.policy import Allow, Deny, Operator
 from gateway.devices.policy_file import load_policy
-from gateway.rehearsal import free_port, join_token
+from gateway.rehearsal import join_token
 from gateway.station import settings_for
+from tests.peers.broker import free_port
 from tests.peers.system import ROOT, System, assert_exactly_once
 
 EXAMPLES = ROOT / "examples"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.rehearsal import free_port
+from tests.peers.broker import free_port
 from tests.peers.system import System, assert_exactly_once
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.rehearsal import free_port
+from tests.peers.broker import free_port
 from tests.peers.finished import Finished
 from tests.peers.system import System, whole_system
 
