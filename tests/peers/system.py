@@ -115,10 +115,9 @@ class System(Rehearsal):
 
         Without any above it has its certificate from the fleet's offline authority.
         """
-        broker = dict(settings.pop("broker", {}))
-        self.ports[name] = broker.setdefault("port", free_port())
-        broker.setdefault("host", "127.0.0.1")
-        broker.setdefault("enroll_port", free_port())
+        ports = {"port": free_port(), "enroll_port": free_port()}
+        broker = {"host": "127.0.0.1", **ports, **settings.pop("broker", {})}
+        self.ports[name] = broker["port"]
         given = {
             "masters": [self.address(station) for station in above],
             "uplink": {"echo_seconds": ECHO_SECONDS},
