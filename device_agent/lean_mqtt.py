@@ -253,14 +253,14 @@ class LeanConnection(asyncio.Protocol):
 
     def publish(self, topic: str, payload: bytes) -> bool:
         """Hand a message to the socket; False when it had to be dropped."""
-        if self._transport is None or not self.ready or self._clogged:
+        if self._transport is None or self._transport.is_closing() or not self.ready or self._clogged:
             return False
         self._transport.write(encode_publish(topic, payload))
         return True
 
     def tick(self, now: float) -> None:
         """Ping when nothing was said for half the keep-alive (3.1.2.10); give up when a ping gets no answer."""
-        if self._transport is None or now - self._ping_sent < self._keepalive / 2:
+        if self._transport is None or self._transport.is_closing() or now - self._ping_sent < self._keepalive / 2:
             return
         if not self._heard:
             self.abort("the broker does not answer a ping")
@@ -272,7 +272,8 @@ class LeanConnection(asyncio.Protocol):
 
     def close(self) -> None:
         """Disconnect cleanly: the broker drops the will (3.14.4)."""
-        if self._transport is not None:
+        # The loop knows of a lost connection a moment before ``connection_lost`` tells; uvloop takes no write then.
+        if self._transport is not None and not self._transport.is_closing():
             self._reason = CLOSED_HERE
             self._transport.write(DISCONNECT)
             self._transport.close()

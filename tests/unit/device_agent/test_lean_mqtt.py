@@ -123,7 +123,13 @@ class FakeTransport(asyncio.Transport):
         self.written = b""
         self.ended = ""
 
+    def is_closing(self) -> bool:
+        return self.ended != ""
+
     def write(self, data: Any) -> None:
+        # As uvloop has it, once the socket is gone and before it has told so.
+        if self.ended:
+            raise RuntimeError("the handler is closed")
         self.written += bytes(data)
 
     def close(self) -> None:
@@ -155,6 +161,17 @@ class Ends:
 
     def granted(self) -> None:
         self.connection.data_received(b"\x20\x02\x00\x00\x90\x04\x00\x01\x00\x00")
+
+
+def test_nothing_is_written_to_a_socket_that_is_gone_and_has_not_told_so_yet() -> None:
+    ends = Ends()
+    ends.granted()
+    ends.transport.ended = "lost"
+    assert not ends.connection.publish("t", b"x")
+    ends.connection.tick(100.0)
+    ends.connection.close()
+    ends.connection.connection_lost(ConnectionResetError("reset"))
+    assert ends.told == ["ready", "lost: reset"]
 
 
 def test_a_connection_is_ready_when_its_subscriptions_are_granted() -> None:
