@@ -19,6 +19,7 @@ import aiosqlite
 
 from device_agent.errors import StationFailed
 from device_agent.parts import Part
+from gateway.store.damage import StoreDamaged, is_damage, mark
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +63,7 @@ class Writer(Part):
         self._idle = asyncio.Event()
         self._idle.set()
         self._connection: aiosqlite.Connection | None = None
+        self._damage: StoreDamaged | None = None
         self._unwiped = False
         self._wipe_at = 0
         self.commits = 0
@@ -88,6 +90,8 @@ class Writer(Part):
         )
         if not unit.statements:
             return
+        if self._damage is not None:
+            raise StoreFailed("the store is damaged, and the station stops")
         self._waiting.append(unit)
         self._idle.clear()
         self._wake.set()
@@ -100,12 +104,17 @@ class Writer(Part):
 
     async def close(self) -> None:
         """Close the file; whoever still waits is told that nothing was written."""
-        for unit in self._waiting:
-            if not unit.done.done():
-                unit.done.set_exception(StoreFailed("the station stopped before the commit"))
+        self._give_up(self._waiting)
         if self._connection is not None:
             async with asyncio.timeout(CLOSE_SECONDS):
                 await self._connection.close()
+
+    def _give_up(self, units: Sequence[_Unit]) -> None:
+        for unit in units:
+            if not unit.done.done():
+                unit.done.set_exception(StoreFailed("the station stopped before the commit"))
+        self._waiting = []
+        self._idle.set()
 
     async def _run(self) -> None:
         while True:
@@ -119,6 +128,10 @@ class Writer(Part):
                         await self._attempt([unit])
             except asyncio.CancelledError:
                 self._waiting = [unit for unit in units if not unit.done.done()] + self._waiting
+                raise
+            except StoreDamaged as damage:
+                self._damage = damage
+                self._give_up([*units, *self._waiting])
                 raise
             if self._unwiped and (not self._waiting or self.commits >= self._wipe_at):
                 await self._wipe_log()
@@ -155,6 +168,9 @@ class Writer(Part):
                     await self._connection.execute("ROLLBACK")
                 raise
         except UNWRITABLE as error:
+            if is_damage(error):
+                # This process ends with it, and the next one salvages; nobody is told that anything was written.
+                raise mark(self._path, error) from None
             if len(units) == 1 and not units[0].done.done():
                 self.failures += 1
                 log.error("commit failed error=%s", error)

@@ -38,6 +38,7 @@ PARTS = [
     "deliver",
     "intake",
     "retention",
+    "aftermath",
 ]
 DEVICES = ["enrollment", "prekeys", "broker", "sessions", "revocation", "openings", "recertify", "mqtt"]
 LINKS = [*DEVICES, "sites", "uplink", "api"]
