@@ -73,8 +73,8 @@ def _steps(trace: Path) -> Iterator[Step]:
 
 def _step(call: str, words: str) -> Iterator[Step]:
     if call in ("rename", "unlink"):
-        first, *rest = (_plain(text) for text in _TEXT.findall(words))
-        yield Step(call, first.decode(), rest[0] if rest else b"")
+        names = [_plain(text) for text in _TEXT.findall(words)]
+        yield Step(call, names[0].decode(), names[-1])
         return
     if call == "openat":
         if "O_CREAT" in words or "O_TRUNC" in words:
