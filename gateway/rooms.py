@@ -21,6 +21,7 @@ from gateway.api.jobs import JobsApi
 from gateway.api.operation import Operation
 from gateway.api.operators import OperatorsApi
 from gateway.api.sites import SitesApi
+from gateway.api.spool import SpoolApi
 from gateway.api.station import StationApi
 from gateway.audit.book import AuditBook
 from gateway.audit.policy_notes import PolicyNotes
@@ -55,7 +56,8 @@ from gateway.jobs.seal import IssuerSequence, Sealer
 from gateway.jobs.views import JobViews
 from gateway.metrics import Metrics
 from gateway.spool.inbox import Inbox
-from gateway.spool.queue import Spool
+from gateway.spool.queue import spool_of
+from gateway.spool.received import SiteLedgers
 from gateway.store.migrate import migrate
 from gateway.store.reader import Reader
 from gateway.store.writer import Writer
@@ -76,7 +78,7 @@ class Rooms:
         writer = self.writer = Writer(path)
         reader = self.reader = Reader(path)
         metrics = self.metrics = Metrics(clock)
-        spool = self.spool = Spool(writer, reader, epoch, enabled=bool(settings.masters))
+        spool = self.spool = spool_of(settings.spool, writer, reader, epoch)
         bus = self.bus = Bus(writer, reader, spool, metrics, clock, name)
         self.downlinks: dict[str, Downlink] = {}
         self.open_jobs = OpenJobs()
@@ -226,6 +228,7 @@ class Rooms:
             clock=clock,
             on_new_store=self.branches.site_forgot,
         )
+        self.site_ledgers = SiteLedgers(reader)
         self.facts = StationFacts(
             role=role,
             name=name,
@@ -257,6 +260,7 @@ class Rooms:
         return [
             self.writer,
             self.reader,
+            self.spool,
             self.authority,
             self.epochs,
             self.registry,
@@ -310,6 +314,7 @@ class Rooms:
             *AuditApi(AuditViews(self.reader)).operations(),
             *OperatorsApi(holder=self.policies, tokens=self.tokens, audit=self.audit).operations(),
             *EventsApi(bus=self.bus, stopping=stopping).operations(),
+            *SpoolApi(self.spool, self.site_ledgers).operations(),
         ]
 
 

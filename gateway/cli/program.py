@@ -33,6 +33,7 @@ from gateway.cli import (
     keys,
     run,
     sites,
+    spool,
     swarm,
     tokens,
 )
@@ -51,6 +52,7 @@ COMMANDS = [
     "operators",
     "audit",
     "events",
+    "spool",
     "check",
     "master",
     "gateway",
@@ -145,6 +147,7 @@ app.add_typer(keys.app, name="keys")
 app.add_typer(tokens.app, name="operators")
 app.add_typer(audit.app, name="audit")
 events.add(app)
+app.add_typer(spool.app, name="spool")
 check.add(app)
 daemons.add(app)
 app.add_typer(fleet.app, name="fleet")

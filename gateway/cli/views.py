@@ -134,7 +134,7 @@ class SiteView(Struct, frozen=True):
     version: str | None = None
     fingerprint: str | None = None
     address: str | None = None
-    confirmed_sequence: int | None = None
+    confirmed: dict[str, int] = {}
 
 
 class Revoked(Struct, frozen=True):

@@ -31,6 +31,7 @@ from gateway.jobs.open_jobs import ABOVE, LOCAL, Branch, BranchState, OpenJob, O
 from gateway.jobs.seal import is_told_of
 from gateway.metrics import Metrics
 from gateway.spool.queue import Spool
+from gateway.spool.streams import Row
 from gateway.store.reader import Reader
 
 
@@ -45,7 +46,8 @@ class SiteBatch:
     events: list[Event] = field(default_factory=list)
     audit: list[AuditRecord] = field(default_factory=list)
     jobs: list[OpenJob] = field(default_factory=list)
-    passed_on: list[tuple[str, bytes]] = field(default_factory=list)
+    passed_on: list[Row] = field(default_factory=list)
+    refused: int = 0
     joins: list[str] = field(default_factory=list)
     known: dict[str, bool] = field(default_factory=dict)
     parts: dict[str, bool] = field(default_factory=dict)
@@ -85,11 +87,12 @@ class Sorting:
             except Refused as refusal:
                 # It will never be acceptable: it is counted here, and the sequence goes on without it.
                 self._metrics.refused("uplink", refusal.reason, site, refusal.detail)
+                batch.refused += 1
                 continue
             batch.passed_on += passed_on
         return batch
 
-    async def _take(self, batch: SiteBatch, sequence: int, item: Item, body: bytes) -> list[tuple[str, bytes]]:
+    async def _take(self, batch: SiteBatch, sequence: int, item: Item, body: bytes) -> list[Row]:
         """Sort one item into the batch; returns what goes up from here. Raises ``Refused``.
 
         A relay passes its sites' words on, but says its own close and its own final page.
@@ -129,7 +132,7 @@ class Sorting:
                 await self._need_part(item.jid, batch)
                 batch.closes.append(item)
                 return []
-        return [(type(item).__name__.lower(), body)]
+        return self._spool.passed_on(item, body)
 
     async def _known_body(self, item: JobDefinition, batch: SiteBatch) -> bytes | None:
         jid = decode_job(item.job).jid

@@ -38,6 +38,11 @@ class Reader(Part):
         self._connection = await aiosqlite.connect(address, uri=True, isolation_level=None)
         await self._connection.execute("PRAGMA busy_timeout=10000")
 
+    @property
+    def path(self) -> Path:
+        """The file that is read."""
+        return self._path
+
     async def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
         """All rows of a query, as tuples. Raises ``StoreUnreadable``."""
         assert self._connection is not None
