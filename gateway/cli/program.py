@@ -28,6 +28,7 @@ from gateway.cli import (
     demo,
     devices,
     events,
+    fire,
     fleet,
     jobs,
     keys,
@@ -51,6 +52,7 @@ COMMANDS = [
     "operators",
     "audit",
     "events",
+    "fire",
     "check",
     "master",
     "gateway",
@@ -145,6 +147,7 @@ app.add_typer(keys.app, name="keys")
 app.add_typer(tokens.app, name="operators")
 app.add_typer(audit.app, name="audit")
 events.add(app)
+fire.add(app)
 check.add(app)
 daemons.add(app)
 app.add_typer(fleet.app, name="fleet")
