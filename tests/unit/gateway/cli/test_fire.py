@@ -36,8 +36,10 @@ def test_what_is_no_mapping_is_not_fired(typed: str, api: ApiDouble, shell: Shel
     assert api.asked("POST", "/events") == []
 
 
+@pytest.mark.usefixtures("api")
 def test_json_has_the_stamp_of_the_station(shell: Shell) -> None:
     finished = shell.here("fire", "site/door", "{a: 1}", "--json")
+    assert finished.status == 0, finished.error
     fired = json.loads(finished.out)
     assert (fired["type"], fired["tag"], fired["_stamp"]) == ("event", "site/door", "2026-11-21T03:15:00.000001")
 
