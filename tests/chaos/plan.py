@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from typing import Literal
 
 Kind = Literal["kill", "cut", "slow", "fill"]
@@ -93,6 +94,7 @@ def draw(seed: int, count: int, seconds: float, swarms: int = 1) -> list[Fault]:
     deck = _deck(chance, sorts(swarms))
     slot = (end - begin) / count
     plan: list[Fault] = []
+    turns: dict[tuple[str, ...], Iterator[str]] = {}
     for number in range(count):
         at = begin + (number + 0.8 * chance.random()) * slot
         drawn: list[Fault] = []
@@ -104,7 +106,7 @@ def draw(seed: int, count: int, seconds: float, swarms: int = 1) -> list[Fault]:
                 round(min(chance.uniform(sort.shortest, longest), end - at), 2),
                 sort.kind,
                 sort.subject,
-                chance.choice(sort.ways),
+                next(turns.setdefault(sort.ways, _in_turn(chance, sort.ways))),
             )
             if not _clashes(fault, plan):
                 drawn.append(fault)
@@ -122,6 +124,12 @@ def _deck(chance: random.Random, kinds: Sequence[Sort]) -> Iterator[Sort]:
         cards = [sort for sort in kinds for _ in range(sort.weight)]
         chance.shuffle(cards)
         yield from cards
+
+
+def _in_turn(chance: random.Random, ways: Sequence[str]) -> Iterator[str]:
+    """One after the other for ever, from anyone."""
+    first = chance.randrange(len(ways))
+    return cycle([*ways[first:], *ways[:first]])
 
 
 def _clashes(fault: Fault, plan: Sequence[Fault]) -> bool:
