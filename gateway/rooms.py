@@ -16,6 +16,7 @@ from gateway.api.audit import AuditApi
 from gateway.api.devices import ByName, DevicesApi
 from gateway.api.door import Door
 from gateway.api.events import EventsApi
+from gateway.api.fire import FireApi
 from gateway.api.fleet import FleetApi
 from gateway.api.jobs import JobsApi
 from gateway.api.operation import Operation
@@ -314,6 +315,7 @@ class Rooms:
             *AuditApi(AuditViews(self.reader)).operations(),
             *OperatorsApi(holder=self.policies, tokens=self.tokens, audit=self.audit).operations(),
             *EventsApi(bus=self.bus, stopping=stopping).operations(),
+            *FireApi(bus=self.bus, permission=self.permission, audit=self.audit).operations(),
             *SpoolApi(self.spool, self.site_ledgers).operations(),
         ]
 

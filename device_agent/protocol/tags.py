@@ -9,6 +9,8 @@ from functools import lru_cache
 PRESENCE_CHANGE = "salt/presence/change"
 AUTH = "salt/auth"
 KEY = "salt/key"
+OWN = ("outstation", "salt/auth", "salt/job", "salt/key", "salt/minion", "salt/presence")
+"""What only the station itself says: a tag that is one of these, or begins with one and a slash."""
 
 
 def job_new(jid: str) -> str:
@@ -39,6 +41,11 @@ def device_cloned(device: str) -> str:
 def site_change(site: str) -> str:
     """A site came or went, seen from a station above it."""
     return f"outstation/site/{site}/change"
+
+
+def is_own(tag: str) -> bool:
+    """Whether only the station itself fires this tag."""
+    return any(tag == own or tag.startswith(f"{own}/") for own in OWN)
 
 
 @lru_cache(maxsize=512)

@@ -28,6 +28,7 @@ from gateway.cli import (
     demo,
     devices,
     events,
+    fire,
     fleet,
     jobs,
     keys,
@@ -52,6 +53,7 @@ COMMANDS = [
     "operators",
     "audit",
     "events",
+    "fire",
     "spool",
     "check",
     "master",
@@ -147,6 +149,7 @@ app.add_typer(keys.app, name="keys")
 app.add_typer(tokens.app, name="operators")
 app.add_typer(audit.app, name="audit")
 events.add(app)
+fire.add(app)
 app.add_typer(spool.app, name="spool")
 check.add(app)
 daemons.add(app)

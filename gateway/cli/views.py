@@ -153,6 +153,12 @@ class EventView(Struct, frozen=True):
     site: str | None = None
 
 
+class FiredList(Struct, frozen=True):
+    """Events that were accepted."""
+
+    events: list[EventView]
+
+
 class Finding(Struct, frozen=True):
     """What one check found; ``severity`` is ok, info, warning or error."""
 
