@@ -12,7 +12,7 @@ from gateway.devices.registry import Registry
 from gateway.devices.site_keys import SiteKeys
 from gateway.devices.sites import SiteBook
 from gateway.jobs.open_jobs import OpenJobs
-from gateway.metrics import Metrics
+from gateway.metrics import Labelled, Metrics
 from gateway.spool.queue import Spool
 from gateway.store.aftermath import Aftermath
 from upstream.curve import CurveKeys, fingerprint
@@ -91,8 +91,21 @@ class StationFacts:
     async def metrics_text(self) -> str:
         """Counters and gauges in Prometheus' text format."""
         view = await self.station_view()
-        gauges = {name: float(view[name]) for name in ("devices", "present", "sites", "jobs_open", "spool_pending")}
-        return self._metrics.text(gauges)
+        gauges = {name: float(view[name]) for name in ("devices", "present", "sites", "jobs_open")}
+        ledger: list[Labelled] = []
+        for entry in await self._spool.entries() if self._spool.enabled else []:
+            labels = {"class": entry.name}
+            ledger += [
+                ("spool_accepted_total", labels, entry.accepted),
+                ("spool_delivered_total", labels, entry.delivered),
+                ("spool_pending", labels, entry.pending),
+                ("spool_pending_bytes", labels, entry.pending_bytes),
+            ]
+            ledger += [
+                ("spool_dropped_total", {**labels, "reason": reason}, count)
+                for reason, count in sorted(entry.dropped.items())
+            ]
+        return self._metrics.text(gauges, ledger)
 
     def refusals(self) -> list[tuple[str, str, str, int]]:
         """Refused input since the start, most frequent first."""

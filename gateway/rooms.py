@@ -16,11 +16,13 @@ from gateway.api.audit import AuditApi
 from gateway.api.devices import ByName, DevicesApi
 from gateway.api.door import Door
 from gateway.api.events import EventsApi
+from gateway.api.fire import FireApi
 from gateway.api.fleet import FleetApi
 from gateway.api.jobs import JobsApi
 from gateway.api.operation import Operation
 from gateway.api.operators import OperatorsApi
 from gateway.api.sites import SitesApi
+from gateway.api.spool import SpoolApi
 from gateway.api.station import StationApi
 from gateway.audit.book import AuditBook
 from gateway.audit.policy_notes import PolicyNotes
@@ -55,7 +57,8 @@ from gateway.jobs.seal import IssuerSequence, Sealer
 from gateway.jobs.views import JobViews
 from gateway.metrics import Metrics
 from gateway.spool.inbox import Inbox
-from gateway.spool.queue import Spool
+from gateway.spool.queue import spool_of
+from gateway.spool.received import SiteLedgers
 from gateway.store.aftermath import Aftermath
 from gateway.store.opening import open_store
 from gateway.store.reader import Reader
@@ -77,7 +80,7 @@ class Rooms:
         writer = self.writer = Writer(path)
         reader = self.reader = Reader(path)
         metrics = self.metrics = Metrics(clock)
-        spool = self.spool = Spool(writer, reader, epoch, enabled=bool(settings.masters))
+        spool = self.spool = spool_of(settings.spool, writer, reader, epoch)
         bus = self.bus = Bus(writer, reader, spool, metrics, clock, name)
         self.downlinks: dict[str, Downlink] = {}
         self.open_jobs = OpenJobs()
@@ -227,6 +230,7 @@ class Rooms:
             clock=clock,
             on_new_store=self.branches.site_forgot,
         )
+        self.site_ledgers = SiteLedgers(reader)
         self.facts = StationFacts(
             role=role,
             name=name,
@@ -261,6 +265,7 @@ class Rooms:
         return [
             self.writer,
             self.reader,
+            self.spool,
             self.authority,
             self.epochs,
             self.registry,
@@ -314,6 +319,8 @@ class Rooms:
             *AuditApi(AuditViews(self.reader)).operations(),
             *OperatorsApi(holder=self.policies, tokens=self.tokens, audit=self.audit).operations(),
             *EventsApi(bus=self.bus, stopping=stopping).operations(),
+            *FireApi(bus=self.bus, permission=self.permission, audit=self.audit).operations(),
+            *SpoolApi(self.spool, self.site_ledgers).operations(),
         ]
 
 

@@ -26,6 +26,7 @@ from upstream import failover, frames
 from upstream.curve import CurveKeys
 from upstream.dealer import LinkLost, connected_dealer
 from upstream.item_sender import ItemSender
+from upstream.ledger_sender import report_ledger
 from upstream.ports import JobIntake, Outgoing, Refusals, Roll, TrustAbove
 
 log = logging.getLogger(__name__)
@@ -187,6 +188,8 @@ class Uplink(Part):
                 session.create_task(self._send_trust(), name="uplink/trust")
                 session.create_task(self._send_reseals(), name="uplink/reseals")
                 session.create_task(self._items.run(self._send), name="uplink/items")
+                session.create_task(self._items.let_go(), name="uplink/let-go")
+                session.create_task(report_ledger(self._outgoing, master.key, self._send), name="uplink/ledger")
                 session.create_task(self._send_records(), name="uplink/records")
                 session.create_task(self._echo(), name="uplink/echo")
         except* LinkLost as lost:
@@ -211,6 +214,7 @@ class Uplink(Part):
     async def _connect(self, master: MasterAddress) -> None:
         assert self._context is not None
         self._set_state("connecting")
+        self._items = ItemSender(self._outgoing, master.key)
         self._socket = connected_dealer(self._context, self._keys, master.address, master.key)
         await self._send(self._hello())
         patience, silence = HELLO_SECONDS, f"no answer in {HELLO_SECONDS:.0f} s"
@@ -287,7 +291,7 @@ class Uplink(Part):
                 case Cancel(jid=jid):
                     await self._intake.cancel_from_above(jid)
                 case frames.Confirmed() as confirmed:
-                    await self._items.confirmed(confirmed)
+                    self._items.confirmed(confirmed)
                 case frames.RecordsConfirmed(revision=revision):
                     self._records_confirmed = max(self._records_confirmed, revision)
                     self._records_confirmation.set()

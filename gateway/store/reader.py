@@ -42,6 +42,11 @@ class Reader(Part):
         await self._connection.execute("PRAGMA busy_timeout=10000")
         self.spawn(self._watch(), "damage")
 
+    @property
+    def path(self) -> Path:
+        """The file that is read."""
+        return self._path
+
     async def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
         """All rows of a query, as tuples. Raises ``StoreUnreadable``."""
         assert self._connection is not None
