@@ -15,6 +15,7 @@ from gateway.jobs.open_jobs import OpenJobs
 from gateway.metrics import Labelled, Metrics
 from gateway.spool.queue import Spool
 from gateway.store.aftermath import Aftermath
+from gateway.store.told import Marks
 from upstream.curve import CurveKeys, fingerprint
 
 
@@ -43,7 +44,9 @@ class StationFacts:
         open_jobs: OpenJobs,
         spool: Spool,
         metrics: Metrics,
+        marks: Marks,
     ) -> None:
+        self._marks = marks
         self._role = role
         self._name = name
         self._state_dir = state_dir
@@ -126,6 +129,10 @@ class StationFacts:
     def fleet_view(self) -> dict[str, Any]:
         """What this station is in its fleet."""
         return self._authority.view()
+
+    def twins(self) -> list[dict[str, Any]]:
+        """What masters say of another gateway with a copy of this store."""
+        return self._marks.views()
 
     def damage(self) -> dict[str, Any] | None:
         """What became of a store that was damaged."""

@@ -158,7 +158,9 @@ class Station:
             refusals=rooms.metrics,
             clock=self._clock,
             trust=rooms.site_trust,
+            fence=rooms.fence,
         )
+        rooms.fence.on_unfenced(sites.unfenced)
         rooms.downlinks[sites.name] = sites
         rooms.site_keys.on_change(sites.keys_changed)
         sites.on_reseal(rooms.branches.reseal_for)
@@ -177,6 +179,7 @@ class Station:
             refusals=rooms.metrics,
             clock=self._clock,
             trust=rooms.standing,
+            marks=rooms.marks,
         )
         rooms.reseal.ask_above(self._uplink.reseal)
 

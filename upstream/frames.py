@@ -1,9 +1,9 @@
 """Messages on the uplink: typed, bounded msgpack, one ZeroMQ frame each. Pure.
 
 A site speaks ``SiteHello``, ``Batch``, ``LedgerReport``, ``DeviceRecords``, ``SiteTells``, ``Reseal``, ``Echo`` and
-``Bye``. A master
-answers ``SiteWelcome`` or ``SiteRefused``, ``HelloAgain``, ``Confirmed``, ``RecordsConfirmed`` and ``EchoReply``, says
-whom to believe (``SiteTrust``), and sends ``SiteJob`` and ``Cancel``.
+``Bye``. A master answers ``SiteWelcome`` or ``SiteRefused`` (and tells the other ``Twin``), ``HelloAgain``,
+``Confirmed``, ``RecordsConfirmed`` and ``EchoReply``, says whom to believe (``SiteTrust``), and sends ``SiteJob`` and
+``Cancel``.
 
 Proofs travel as the bytes they are; who believes them checks them (``device_agent.trust``), not these frames.
 """
@@ -44,6 +44,9 @@ STREAMS: tuple[Stream, ...] = get_args(Stream)
 CERTIFICATE_BYTES = 8192
 """Largest certificate, and largest request for one."""
 
+MARKS = 16
+"""Marks in a hello."""
+
 NAMES_BYTES = 256
 """Names and lengths around one entry of a list."""
 
@@ -52,6 +55,7 @@ Label = Annotated[str, Meta(max_length=64)]
 User = Annotated[str, Meta(max_length=128)]
 Certificate = Annotated[bytes, Meta(max_length=CERTIFICATE_BYTES)]
 Proof = Annotated[bytes, Meta(max_length=limits.MESSAGE_BYTES)]
+Mark = Annotated[bytes, Meta(min_length=16, max_length=16)]
 Kid = Annotated[bytes, Meta(min_length=8, max_length=8)]
 
 
@@ -59,6 +63,7 @@ class SiteHello(Struct, frozen=True, kw_only=True, tag="site_hello"):
     """A site that connected. ``epoch`` names its store: sequences are only comparable within one epoch.
 
     ``request`` is what it asks a site certificate with, ``certificate`` the newest one it has; empty for none.
+    ``marks`` are those this store has used with this master (``twins``), ``fresh`` that none of them was welcome yet.
     """
 
     protocol: Annotated[int, Meta(ge=1, le=255)]
@@ -67,6 +72,8 @@ class SiteHello(Struct, frozen=True, kw_only=True, tag="site_hello"):
     release: Label
     request: Certificate = b""
     certificate: Certificate = b""
+    marks: Annotated[list[Mark], Meta(max_length=MARKS)] = []
+    fresh: bool = False
 
 
 class Batch(Struct, frozen=True, tag="batch"):
@@ -205,6 +212,8 @@ class SiteWelcome(Struct, frozen=True, tag="site_welcome"):
     positions: Annotated[dict[Stream, Sequence], Meta(max_length=len(STREAMS))]
     """The last sequence on disk here, of each stream; what is not in it starts at 0."""
     revision: Sequence
+    renew: bool = False
+    """Whether it shares its epoch with another and has to take a new one."""
 
 
 class SiteRefused(Struct, frozen=True, tag="site_refused"):
@@ -213,9 +222,17 @@ class SiteRefused(Struct, frozen=True, tag="site_refused"):
     ``revocations`` go with a key that was turned away: it may be among them, and who is at its site must hear of it.
     """
 
-    state: Literal["pending", "rejected", "denied", "unsupported"]
+    state: Literal["pending", "rejected", "denied", "unsupported", "fenced"]
     reason: Annotated[str, Meta(max_length=512)]
     revocations: Annotated[list[Proof], Meta(max_length=2048)] = []
+    mark: Annotated[bytes, Meta(max_length=16)] = b""
+    """With ``fenced``: the mark of whom was welcome last."""
+
+
+class Twin(Struct, frozen=True, tag="twin"):
+    """To a site that is connected: another gateway, at this address, runs with a copy of its store."""
+
+    address: Annotated[str, Meta(max_length=256)]
 
 
 class HelloAgain(Struct, frozen=True, tag="hello_again"):
@@ -269,7 +286,16 @@ class EchoReply(Struct, frozen=True, tag="echo_reply"):
 
 FromSite = SiteHello | Batch | LedgerReport | DeviceRecords | SiteTells | Reseal | Echo | Bye
 FromMaster = (
-    SiteWelcome | SiteRefused | HelloAgain | Confirmed | RecordsConfirmed | EchoReply | SiteTrust | SiteJob | Cancel
+    SiteWelcome
+    | SiteRefused
+    | Twin
+    | HelloAgain
+    | Confirmed
+    | RecordsConfirmed
+    | EchoReply
+    | SiteTrust
+    | SiteJob
+    | Cancel
 )
 
 T = TypeVar("T")

@@ -22,13 +22,9 @@ class Peer:
     """One connection of a site, from its hello on."""
 
     identity: bytes
-    site: str
     key: str
     address: str
-    epoch: str
-    release: str
-    request: bytes
-    certificate: bytes
+    hello: frames.SiteHello
     accepted: bool
     heard: float
     work: asyncio.Queue[Work | None] = field(default_factory=lambda: asyncio.Queue(maxsize=QUEUED_FRAMES))
@@ -37,5 +33,17 @@ class Peer:
     chain: dict[frames.Stream, int] = field(default_factory=dict)
     """The last sequence of each stream that came on this connection."""
     welcome: bool = False
+    renew: bool = False
+    """Whether its welcome asks it to take a new epoch."""
     told: frames.SiteTrust = field(default_factory=frames.SiteTrust)
     """What it was told of whom to believe, since it is welcome."""
+
+    @property
+    def site(self) -> str:
+        """The site it says it is."""
+        return self.hello.site
+
+    @property
+    def epoch(self) -> str:
+        """Names its store."""
+        return self.hello.epoch

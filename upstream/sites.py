@@ -22,9 +22,10 @@ from device_agent.protocol import limits
 from device_agent.protocol.links import Parcel
 from device_agent.protocol.messages import Cancel
 from upstream import frames
-from upstream.curve import ZAP_DOMAIN, CurveKeys, ZapAnswerer, fingerprint
+from upstream.curve import CurveKeys, ZapAnswerer, fingerprint
 from upstream.peer import QUEUED_FRAMES, Peer
-from upstream.ports import Admission, AskSeal, Inbox, KeyState, Refusals, SiteWatch, TrustBelow
+from upstream.ports import Admission, AskSeal, Fence, Inbox, KeyState, Refusals, SiteWatch, TrustBelow
+from upstream.router import bound_router
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +58,7 @@ class Sites(Part):
         refusals: Refusals,
         clock: Clock,
         trust: TrustBelow | None = None,
+        fence: Fence | None = None,
     ) -> None:
         self._station = station
         self._listen = listen
@@ -67,6 +69,7 @@ class Sites(Part):
         self._refusals = refusals
         self._clock = clock
         self._trust = trust
+        self._fence = fence
         self._ask_seal: AskSeal = _nobody
         self._peers: dict[bytes, Peer] = {}
         self._by_site: dict[str, Peer] = {}
@@ -81,28 +84,11 @@ class Sites(Part):
         self._context.set(zmq.MAX_SOCKETS, 1023)
         zap = ZapAnswerer(self._context, self._admission, self._refusals, self._clock)
         zap.open()
-        socket = self._context.socket(zmq.ROUTER)
-        socket.linger = 0
-        socket.router_mandatory = True
-        socket.sndhwm = socket.rcvhwm = 1000
-        socket.maxmsgsize = limits.UPLINK_FRAME_BYTES
-        socket.curve_server = True
-        socket.curve_secretkey = self._keys.secret.encode("ascii")
-        socket.zap_domain = ZAP_DOMAIN.encode("ascii")
-        socket.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)
-        socket.heartbeat_ivl, socket.heartbeat_timeout, socket.heartbeat_ttl = 15_000, 45_000, 45_000
         try:
-            socket.bind(self._listen)
-        except zmq.ZMQError as error:
+            socket = bound_router(self._context, self._keys, self._listen)
+        except ConfigInvalid:
             zap.close()
-            socket.close(linger=0)
-            raise ConfigInvalid(
-                "the address for sites cannot be used",
-                where="sites.listen",
-                found=f"{self._listen}: {error}",
-                allowed="tcp://ADDRESS:PORT that is free on this machine",
-                hint="choose another port, or stop what uses this one: ss -ltnp",
-            ) from None
+            raise
         self._socket = socket
         self.address = socket.getsockopt_string(zmq.LAST_ENDPOINT)
         if self._trust is not None:
@@ -220,13 +206,9 @@ class Sites(Part):
     async def _hello(self, identity: bytes, key: str, address: str, hello: frames.SiteHello) -> None:
         peer = Peer(
             identity=identity,
-            site=hello.site,
             key=key,
             address=address,
-            epoch=hello.epoch,
-            release=hello.release,
-            request=hello.request,
-            certificate=hello.certificate,
+            hello=hello,
             accepted=False,
             heard=self._clock.monotonic(),
         )
@@ -254,7 +236,9 @@ class Sites(Part):
             self._refusals.refused("uplink", "quarantine_full", waiting[0].address)
 
     async def _admit(self, peer: Peer) -> None:
-        state = await self._admission.judge(peer.site, peer.key, peer.address, peer.request, peer.certificate)
+        state = await self._admission.judge(
+            peer.site, peer.key, peer.address, peer.hello.request, peer.hello.certificate
+        )
         if state != "accepted":
             if peer.accepted:
                 self._drop(peer, f"its key is {state}")
@@ -268,9 +252,8 @@ class Sites(Part):
             }[state]
             await self._send(peer, frames.SiteRefused(state, reason, self._revocations(peer.site, state)))
             return
-        if peer.accepted or self._peers.get(peer.identity) is not peer:
-            # Dropped while it was judged, or welcome already.
-            return
+        if peer.accepted or not await self._pass_fence(peer) or self._peers.get(peer.identity) is not peer:
+            return  # dropped while it was judged, or welcome already
         earlier = self._by_site.get(peer.site)
         if earlier is not None:
             self._drop(earlier, "it connected again")
@@ -278,6 +261,23 @@ class Sites(Part):
         self._by_site[peer.site] = peer
         worker = self.spawn(self._work(peer, self._workers.get(peer.site)), f"work/{peer.site}")
         self._workers[peer.site] = worker
+
+    async def _pass_fence(self, peer: Peer) -> bool:
+        """Whether this is no copy of the gateway that was welcome last; a copy is told, and so is the other."""
+        if self._fence is None:
+            return True
+        entry = await self._fence.judge(peer.site, peer.hello, peer.address)
+        peer.renew = entry.renew
+        if entry.refused:
+            await self._send(peer, frames.SiteRefused("fenced", entry.refused, mark=entry.mark))
+            await self._send_to(peer.site, frames.Twin(peer.address))
+        return not entry.refused
+
+    async def unfenced(self, site: str) -> None:
+        """Another gateway of this site is let in from now on: who is connected says hello again, and so does it."""
+        for peer in [peer for peer in self._peers.values() if peer.site == site]:
+            self._drop(peer, "another gateway of this site was let in")
+            await self._answer(peer.identity, frames.HelloAgain())
 
     def _revocations(self, site: str, state: KeyState) -> list[bytes]:
         return self._trust.tells(site).revocations if self._trust is not None and state == "rejected" else []
@@ -291,12 +291,12 @@ class Sites(Part):
         try:
             positions, revision = await self._inbox.position(peer.site, peer.epoch)
             peer.positions = Counter(positions)
-            await self._send(peer, frames.SiteWelcome(self._station, positions, revision))
+            await self._send(peer, frames.SiteWelcome(self._station, positions, revision, peer.renew))
             if self._by_site.get(peer.site) is not peer:
                 return
             # First whom to believe, then the jobs.
             await self._begin_trust(peer)
-            await self._watch.site_up(peer.site, peer.release, peer.address)
+            await self._watch.site_up(peer.site, peer.hello.release, peer.address)
             while (frame := await peer.work.get()) is not None:
                 try:
                     if isinstance(frame, frames.Batch):

@@ -22,12 +22,12 @@ from device_agent.errors import OutstationError, Refused
 from device_agent.parts import Part
 from device_agent.protocol.links import Parcel
 from device_agent.protocol.messages import Cancel
-from upstream import failover, frames
+from upstream import failover, frames, twins
 from upstream.curve import CurveKeys
 from upstream.dealer import LinkLost, connected_dealer
 from upstream.item_sender import ItemSender
 from upstream.ledger_sender import report_ledger
-from upstream.ports import JobIntake, Outgoing, Refusals, Roll, TrustAbove
+from upstream.ports import JobIntake, Marks, Outgoing, Refusals, Roll, TrustAbove
 
 log = logging.getLogger(__name__)
 
@@ -71,6 +71,7 @@ class Uplink(Part):
         refusals: Refusals,
         clock: Clock,
         trust: TrustAbove | None = None,
+        marks: Marks | None = None,
     ) -> None:
         self._site = site
         self._keys = keys
@@ -82,6 +83,7 @@ class Uplink(Part):
         self._refusals = refusals
         self._clock = clock
         self._trust = trust
+        self._marks = marks
         self._reseals: asyncio.Queue[frames.Reseal] = asyncio.Queue(maxsize=RESEALS_QUEUED)
         self._context: zmq.asyncio.Context | None = None
         self._socket: zmq.asyncio.Socket | None = None
@@ -216,7 +218,7 @@ class Uplink(Part):
         self._set_state("connecting")
         self._items = ItemSender(self._outgoing, master.key)
         self._socket = connected_dealer(self._context, self._keys, master.address, master.key)
-        await self._send(self._hello())
+        await self._send(await twins.said(self._marks, master.key, self._hello()))
         patience, silence = HELLO_SECONDS, f"no answer in {HELLO_SECONDS:.0f} s"
         while True:
             try:
@@ -228,6 +230,7 @@ class Uplink(Part):
                 break
             if isinstance(answer, frames.SiteRefused):
                 await self._hear_refusal(answer, master.address)
+                await twins.heard(self._marks, master.key, self._outgoing, answer)
                 if answer.state == "pending":
                     self._last_error = answer.reason
                     self._set_state("pending")
@@ -236,6 +239,7 @@ class Uplink(Part):
                     continue
                 raise LinkLost(f"{answer.state}: {answer.reason}")
             self._refusals.refused("uplink", "before_welcome", master.address)
+        await twins.heard(self._marks, master.key, self._outgoing, answer)
         await self._items.begin(answer, rolled_back=answer.revision > self._roll.revision)
         self._records_confirmed = answer.revision
         self._heard = self._clock.monotonic()
@@ -301,6 +305,8 @@ class Uplink(Part):
                 case frames.SiteRefused(state=state, reason=reason) as refused:
                     await self._hear_refusal(refused, master)
                     raise LinkLost(f"{state}: {reason}")
+                case frames.Twin() as twin:
+                    await twins.heard(self._marks, self._master.key if self._master else "", self._outgoing, twin)
                 case frames.HelloAgain():
                     raise LinkLost("the master does not know this connection any more")
                 case frames.EchoReply() | frames.SiteWelcome():

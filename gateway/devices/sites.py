@@ -49,6 +49,11 @@ async def _nobody(site: str) -> None:
     """Until somebody asks to be told."""
 
 
+def _nothing(_: str) -> dict[str, Any]:
+    """Until somebody knows."""
+    return {}
+
+
 class SiteBook(Part):
     """What is known of each site."""
 
@@ -65,6 +70,7 @@ class SiteBook(Part):
         self._clock = clock
         self._sites: dict[str, Site] = {}
         self._on_up: Callable[[str], Awaitable[None]] = _nobody
+        self._twin_of: Callable[[str], dict[str, Any]] = _nothing
 
     async def open(self) -> None:
         """Load the sites; all are dark until heard."""
@@ -83,6 +89,10 @@ class SiteBook(Part):
     def on_up(self, call: Callable[[str], Awaitable[None]]) -> None:
         """Call with a site's name whenever it is welcome."""
         self._on_up = call
+
+    def ask_twins(self, call: Callable[[str], dict[str, Any]]) -> None:
+        """Ask for what is known of a second gateway of a site."""
+        self._twin_of = call
 
     def get(self, site: str) -> Site:
         """What is known of a site; a new one is dark and has sent nothing."""
@@ -147,6 +157,7 @@ class SiteBook(Part):
             "version": entry.release,
             "fingerprint": key.view()["fingerprint"] if key else "",
             "address": entry.address,
+            "twin": self._twin_of(site) or None,
             "confirmed": dict(entry.positions),
         }
 

@@ -32,6 +32,8 @@ PARTS = [
     "site-trust",
     "site-keys",
     "site-book",
+    "fence",
+    "marks",
     "api-tokens",
     "policy-notes",
     "collect",

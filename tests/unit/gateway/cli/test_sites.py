@@ -18,6 +18,7 @@ LISBON: Fields = {
     "fingerprint": "ab:cd",
     "address": "192.0.2.7",
     "confirmed": {"returns": 12345, "events": 7},
+    "twin": None,
 }
 PORTO: Fields = {**LISBON, "site": "porto", "connected": False, "last_seen": None, "devices": None, "version": None}
 
