@@ -14,6 +14,7 @@ from device_agent.errors import OutstationError
 from device_agent.protocol import limits
 from upstream import frames
 from upstream.dealer import LinkLost
+from upstream.link_budget import LinkBudget
 from upstream.ports import Outgoing
 
 log = logging.getLogger(__name__)
@@ -23,11 +24,13 @@ Send = Callable[[frames.FromSite], Awaitable[None]]
 
 
 class ItemSender:
-    """The items' way up over one connection."""
+    """The items' way up over one connection. ``run`` may be cancelled and run again: it goes on behind what it sent."""
 
-    def __init__(self, outgoing: Outgoing) -> None:
+    def __init__(self, outgoing: Outgoing, budget: LinkBudget) -> None:
         self._outgoing = outgoing
+        self._budget = budget
         self._confirmed = 0
+        self._sent = 0
         self._confirmation = asyncio.Event()
 
     async def begin(self, welcome: frames.SiteWelcome, *, rolled_back: bool) -> None:
@@ -42,7 +45,7 @@ class ItemSender:
                 raise LinkLost("the master knows more of this store than is in it: going on under a new epoch")
         except OutstationError as error:
             raise LinkLost(f"the spool cannot be read: {error.what}") from None
-        self._confirmed = welcome.confirmed
+        self._confirmed = self._sent = welcome.confirmed
         await self._let_go(welcome.confirmed)
 
     async def confirmed(self, frame: frames.Confirmed) -> None:
@@ -61,20 +64,21 @@ class ItemSender:
 
     async def run(self, send: Send) -> None:
         """Send until cancelled. Raises ``LinkLost``."""
-        sent = self._confirmed
         under_way: deque[int] = deque()
         while True:
+            await self._budget.room()
             self._outgoing.changed.clear()
             try:
-                items = await self._outgoing.read(sent)
+                items = await self._outgoing.read(self._sent)
             except OutstationError as error:
                 raise LinkLost(f"the spool cannot be read: {error.what}") from None
             if not items:
                 await self._outgoing.changed.wait()
                 continue
-            await send(frames.Batch(self._outgoing.epoch, sent, items))
-            sent = items[-1][0]
-            under_way.append(sent)
+            await send(frames.Batch(self._outgoing.epoch, self._sent, items))
+            self._sent = items[-1][0]
+            self._budget.spend(sum(len(body) for _, body in items))
+            under_way.append(self._sent)
             # Counted in batches, as the master does: a batch of large items holds few of them.
             while len(under_way) >= limits.BATCHES_IN_FLIGHT:
                 if under_way[0] <= self._confirmed:

@@ -30,5 +30,9 @@ class Peer:
         default_factory=lambda: asyncio.Queue(maxsize=QUEUED_FRAMES)
     )
     welcome: bool = False
+    active: bool = False
+    """Whether it says that this master gets its spool."""
+    fed: bool = False
+    """A batch has come over this connection, so what follows must chain to it."""
     told: frames.SiteTrust = field(default_factory=frames.SiteTrust)
     """What it was told of whom to believe, since it is welcome."""

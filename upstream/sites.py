@@ -200,6 +200,10 @@ class Sites(Part):
         match frame:
             case frames.Echo(nonce=nonce):
                 await self._send(peer, frames.EchoReply(nonce))
+            case frames.SiteRole(active=active):
+                peer.active = active
+                if self._by_site.get(peer.site) is peer:
+                    self._watch.site_role(peer.site, active)
             case frames.Bye():
                 self._drop(peer, "the site stopped")
             case frames.Reseal(jid=jid, site=site, reason=reason):
@@ -316,8 +320,10 @@ class Sites(Part):
             self._drop(peer, "what it sent could not be kept")
 
     async def _commit_items(self, peer: Peer, batch: frames.Batch, confirmed: int) -> int:
-        if batch.after > confirmed:
+        if batch.after > confirmed and peer.fed:
             raise Refused("gap", f"items after {batch.after}, but {confirmed} is the last one here")
+        # Before the first batch of a connection lies what another master has.
+        peer.fed = True
         fresh = [(sequence, item) for sequence, item in batch.items if sequence > confirmed]
         if fresh:
             confirmed = await self._inbox.commit(peer.site, peer.epoch, fresh)

@@ -194,10 +194,11 @@ async def test_a_bad_frame_is_counted_with_its_peer_and_the_next_good_one_is_tak
 
 async def test_a_gap_asks_for_a_new_hello(master: Master, above: Above) -> None:
     async with master.site() as site:
-        await site.say(frames.Batch(EPOCH, 7, [(8, b"x")]))
+        await site.say(frames.Batch(EPOCH, 7, [(8, b"x")]), frames.Batch(EPOCH, 9, [(10, b"y")]))
         await site.hears(frames.HelloAgain)
         assert above.reasons == {"gap": 1}
-        assert "lisbon" not in above.items
+        # What lies before the first batch of a connection another master has.
+        assert above.items["lisbon"] == [(8, b"x")]
 
 
 async def test_a_message_of_several_frames_is_refused(master: Master, above: Above) -> None:

@@ -42,6 +42,7 @@ class Above(Counted):
         self.positions: dict[tuple[str, str], list[int]] = {}
         self.up: list[str] = []
         self.down: list[tuple[str, str]] = []
+        self.roles: dict[str, bool] = {}
         self.heard: Counter[str] = Counter()
         self.disk = asyncio.Event()
         """Commits wait for it."""
@@ -79,6 +80,9 @@ class Above(Counted):
 
     async def site_up(self, site: str, release: str, address: str) -> None:
         self.up.append(site)
+
+    def site_role(self, site: str, active: bool) -> None:
+        self.roles[site] = active
 
     def site_heard(self, site: str) -> None:
         self.heard[site] += 1
