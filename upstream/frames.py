@@ -1,9 +1,8 @@
 """Messages on the uplink: typed, bounded msgpack, one ZeroMQ frame each. Pure.
 
-A site speaks ``SiteHello``, ``Batch``, ``LedgerReport``, ``DeviceRecords``, ``SiteTells``, ``Reseal``, ``Echo`` and
-``Bye``. A master
-answers ``SiteWelcome`` or ``SiteRefused``, ``HelloAgain``, ``Confirmed``, ``RecordsConfirmed`` and ``EchoReply``, says
-whom to believe (``SiteTrust``), and sends ``SiteJob`` and ``Cancel``.
+A site speaks ``SiteHello``, ``SiteRole``, ``Batch``, ``LedgerReport``, ``DeviceRecords``, ``SiteTells``, ``Reseal``,
+``Echo`` and ``Bye``. A master answers ``SiteWelcome`` or ``SiteRefused``, ``HelloAgain``, ``Confirmed``,
+``RecordsConfirmed`` and ``EchoReply``, says whom to believe (``SiteTrust``), and sends ``SiteJob`` and ``Cancel``.
 
 Proofs travel as the bytes they are; who believes them checks them (``device_agent.trust``), not these frames.
 """
@@ -194,6 +193,12 @@ class Echo(Struct, frozen=True, tag="echo"):
     nonce: Sequence
 
 
+class SiteRole(Struct, frozen=True, tag="site_role"):
+    """Whether this master gets the site's spool (active) or stands by; either may order. Said again when it changes."""
+
+    active: bool
+
+
 class Bye(Struct, frozen=True, tag="bye"):
     """The site stops; what it has not sent stays on its disk."""
 
@@ -267,7 +272,7 @@ class EchoReply(Struct, frozen=True, tag="echo_reply"):
     nonce: Sequence
 
 
-FromSite = SiteHello | Batch | LedgerReport | DeviceRecords | SiteTells | Reseal | Echo | Bye
+FromSite = SiteHello | Batch | LedgerReport | DeviceRecords | SiteTells | Reseal | SiteRole | Echo | Bye
 FromMaster = (
     SiteWelcome | SiteRefused | HelloAgain | Confirmed | RecordsConfirmed | EchoReply | SiteTrust | SiteJob | Cancel
 )

@@ -37,5 +37,7 @@ class Peer:
     chain: dict[frames.Stream, int] = field(default_factory=dict)
     """The last sequence of each stream that came on this connection."""
     welcome: bool = False
+    active: bool = False
+    """Whether it says that this master gets its spool."""
     told: frames.SiteTrust = field(default_factory=frames.SiteTrust)
     """What it was told of whom to believe, since it is welcome."""

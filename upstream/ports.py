@@ -71,7 +71,7 @@ class JobIntake(Protocol):
     """Where jobs from above are taken in."""
 
     async def accept_from_above(self, parcel: Parcel, remaining: float, master: str) -> None:
-        """Take a job; returns when it is on disk or was refused and counted."""
+        """Take a job from the master with this CURVE key; returns when it is on disk or was refused and counted."""
 
     async def cancel_from_above(self, jid: str) -> None:
         """A master cancelled a job."""
@@ -116,6 +116,9 @@ class SiteWatch(Protocol):
 
     async def site_up(self, site: str, release: str, address: str) -> None:
         """A site is welcome and connected."""
+
+    def site_role(self, site: str, active: bool) -> None:
+        """A site says whether this master gets its spool, or stands by."""
 
     def site_heard(self, site: str) -> None:
         """A site said anything."""

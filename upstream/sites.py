@@ -22,9 +22,10 @@ from device_agent.protocol import limits
 from device_agent.protocol.links import Parcel
 from device_agent.protocol.messages import Cancel
 from upstream import frames
-from upstream.curve import ZAP_DOMAIN, CurveKeys, ZapAnswerer, fingerprint
+from upstream.curve import CurveKeys, ZapAnswerer, fingerprint
 from upstream.peer import QUEUED_FRAMES, Peer
 from upstream.ports import Admission, AskSeal, Inbox, KeyState, Refusals, SiteWatch, TrustBelow
+from upstream.router import bound_router
 
 log = logging.getLogger(__name__)
 
@@ -81,29 +82,11 @@ class Sites(Part):
         self._context.set(zmq.MAX_SOCKETS, 1023)
         zap = ZapAnswerer(self._context, self._admission, self._refusals, self._clock)
         zap.open()
-        socket = self._context.socket(zmq.ROUTER)
-        socket.linger = 0
-        socket.router_mandatory = True
-        socket.sndhwm = socket.rcvhwm = 1000
-        socket.maxmsgsize = limits.UPLINK_FRAME_BYTES
-        socket.curve_server = True
-        socket.curve_secretkey = self._keys.secret.encode("ascii")
-        socket.zap_domain = ZAP_DOMAIN.encode("ascii")
-        socket.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)
-        socket.heartbeat_ivl, socket.heartbeat_timeout, socket.heartbeat_ttl = 15_000, 45_000, 45_000
         try:
-            socket.bind(self._listen)
-        except zmq.ZMQError as error:
+            socket = self._socket = bound_router(self._context, self._keys, self._listen)
+        except ConfigInvalid:
             zap.close()
-            socket.close(linger=0)
-            raise ConfigInvalid(
-                "the address for sites cannot be used",
-                where="sites.listen",
-                found=f"{self._listen}: {error}",
-                allowed="tcp://ADDRESS:PORT that is free on this machine",
-                hint="choose another port, or stop what uses this one: ss -ltnp",
-            ) from None
-        self._socket = socket
+            raise
         self.address = socket.getsockopt_string(zmq.LAST_ENDPOINT)
         if self._trust is not None:
             self._trust.on_change(self.trust_changed)
@@ -201,6 +184,10 @@ class Sites(Part):
         match frame:
             case frames.Echo(nonce=nonce):
                 await self._send(peer, frames.EchoReply(nonce))
+            case frames.SiteRole(active=active):
+                peer.active = active
+                if self._by_site.get(peer.site) is peer:
+                    self._watch.site_role(peer.site, active)
             case frames.Bye():
                 self._drop(peer, "the site stopped")
             case frames.Reseal(jid=jid, site=site, reason=reason):

@@ -45,6 +45,7 @@ class Above(Counted):
         self.revisions: Counter[tuple[str, str]] = Counter()
         self.up: list[str] = []
         self.down: list[tuple[str, str]] = []
+        self.roles: dict[str, bool] = {}
         self.heard: Counter[str] = Counter()
         self.disk = asyncio.Event()
         """Commits wait for it."""
@@ -84,6 +85,9 @@ class Above(Counted):
 
     async def site_up(self, site: str, release: str, address: str) -> None:
         self.up.append(site)
+
+    def site_role(self, site: str, active: bool) -> None:
+        self.roles[site] = active
 
     def site_heard(self, site: str) -> None:
         self.heard[site] += 1
