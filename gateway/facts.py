@@ -14,6 +14,7 @@ from gateway.devices.sites import SiteBook
 from gateway.jobs.open_jobs import OpenJobs
 from gateway.metrics import Labelled, Metrics
 from gateway.spool.queue import Spool
+from gateway.store.aftermath import Aftermath
 from upstream.curve import CurveKeys, fingerprint
 
 
@@ -58,6 +59,7 @@ class StationFacts:
         self.uplink: Reporting | None = None
         self.broker: Reporting | None = None
         self.downlink: Reporting | None = None
+        self.aftermath: Aftermath | None = None
         self.sites_address: str | None = None
         self.enrolled: Callable[[], Iterable[Enrolled]] = tuple
 
@@ -124,6 +126,10 @@ class StationFacts:
     def fleet_view(self) -> dict[str, Any]:
         """What this station is in its fleet."""
         return self._authority.view()
+
+    def damage(self) -> dict[str, Any] | None:
+        """What became of a store that was damaged."""
+        return self.aftermath.view() if self.aftermath is not None else None
 
     def now(self) -> float:
         """The time that counts, which is never behind what was certainly signed."""

@@ -28,7 +28,7 @@ from gateway.audit.book import AuditBook
 from gateway.audit.policy_notes import PolicyNotes
 from gateway.audit.views import AuditViews
 from gateway.bus import Bus
-from gateway.checks import broker, disk, keys, refusals, trust, uplink
+from gateway.checks import broker, disk, keys, refusals, store, trust, uplink
 from gateway.config import StationSettings
 from gateway.devices.api_tokens import ApiTokens
 from gateway.devices.authority import Authority
@@ -59,14 +59,15 @@ from gateway.metrics import Metrics
 from gateway.spool.inbox import Inbox
 from gateway.spool.queue import spool_of
 from gateway.spool.received import SiteLedgers
-from gateway.store.migrate import migrate
+from gateway.store.aftermath import Aftermath
+from gateway.store.opening import open_store
 from gateway.store.reader import Reader
 from gateway.store.writer import Writer
 from upstream.curve import load_or_make
 from upstream.uplink import MasterAddress
 
 Role = Literal["master", "gateway"]
-CHECKS = [disk.check, broker.check, trust.check, uplink.check, keys.check, refusals.check]
+CHECKS = [disk.check, store.check, broker.check, trust.check, uplink.check, keys.check, refusals.check]
 
 
 class Rooms:
@@ -75,7 +76,7 @@ class Rooms:
     def __init__(self, role: Role, settings: StationSettings, state_dir: Path, clock: Clock) -> None:
         name, path = settings.name, state_dir / "station.sqlite"
         self.keys = load_or_make(state_dir / "curve.key")
-        epoch = migrate(path)
+        epoch = open_store(path, clock)
         writer = self.writer = Writer(path)
         reader = self.reader = Reader(path)
         metrics = self.metrics = Metrics(clock)
@@ -244,6 +245,9 @@ class Rooms:
             spool=spool,
             metrics=metrics,
         )
+        self.aftermath = self.facts.aftermath = Aftermath(
+            station=name, path=path, writer=writer, reader=reader, bus=bus, clock=clock
+        )
         self.retention = Retention(
             writer=writer,
             keep_seconds=settings.jobs.keep_hours * 3600.0,
@@ -274,7 +278,7 @@ class Rooms:
 
     def parts_after_recovery(self) -> list[Part]:
         """What works on jobs."""
-        return [self.collection, self.delivery, self.intake, self.retention]
+        return [self.collection, self.delivery, self.intake, self.retention, self.aftermath]
 
     def known_here(self, name: str) -> Enrolled | None:
         """One of this station's own devices, as its enrollment knows it."""
