@@ -64,7 +64,7 @@ from gateway.store.opening import open_store
 from gateway.store.reader import Reader
 from gateway.store.writer import Writer
 from upstream.curve import load_or_make
-from upstream.uplink import MasterAddress
+from upstream.uplink import MasterAddress, masters_above
 
 Role = Literal["master", "gateway"]
 CHECKS = [disk.check, store.check, broker.check, trust.check, uplink.check, keys.check, refusals.check]
@@ -289,7 +289,7 @@ class Rooms:
         dropped = self.authority.dropped_masters()
         named = [MasterAddress(entry.address, entry.key) for entry in self.listed if entry.key not in dropped]
         known = [MasterAddress(entry.address, entry.key) for entry in self.authority.masters()]
-        return list(dict.fromkeys([*named, *known]))
+        return masters_above(named, known)
 
     def operations(self, stopping: asyncio.Event) -> list[Operation]:
         """The whole API, noun by noun."""

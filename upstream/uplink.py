@@ -40,6 +40,16 @@ class MasterAddress:
     key: str
 
 
+def masters_above(named: Sequence[MasterAddress], known: Sequence[MasterAddress]) -> list[MasterAddress]:
+    """The masters that the settings name, and then those that the fleet knows.
+
+    One that is named and the fleet does not know is a relay. From behind it the masters are reached by it alone: they
+    would turn away a site that comes by two ways.
+    """
+    behind_relay = not {master.key for master in named} <= {master.key for master in known}
+    return list(dict.fromkeys(named if behind_relay else [*named, *known]))
+
+
 @dataclass(frozen=True)
 class UplinkRules:
     """How the masters are used; the settings have these names."""
