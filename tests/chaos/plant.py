@@ -213,14 +213,16 @@ class Plant(System):
     def keep_up(self, now: float) -> None:
         """Start again what has ended by itself, a moment later."""
         with self._lock:
-            for name in list(self._wanted):
-                child = self.children.get(name)
-                if child is not None and child.process.poll() is not None:
+            for name, child in list(self.children.items()):
+                if child.process.poll() is not None:
                     self.endings.append(Ending(now, name, child.process.returncode, child.log_tail()))
                     del self.children[name]
+                    if name.startswith("swarm-"):
+                        self.renew_swarm(int(name.removeprefix("swarm-")))
                     self._again[name] = now + RESTART_SECONDS
-                elif child is None and name not in self._held and now >= self._again.get(name, 0.0):
-                    self._wanted[name]()
+            for name, start in list(self._wanted.items()):
+                if name not in self.children and name not in self._held and now >= self._again.get(name, 0.0):
+                    start()
 
     # --- questions -----------------------------------------------------------------------------------------------
 
@@ -232,7 +234,8 @@ class Plant(System):
                 path = self.folder / f"{name}.{generation}.json"
                 with contextlib.suppress(OSError, ValueError):
                     self.reports[path.stem] = json.loads(path.read_text())
-                if name in self.children and self.children[name].process.poll() is None:
+                # Whoever has not yet got so far as to hear a signal would die of it.
+                if name in self.children and _hears(self.children[name].process.pid, signal.SIGUSR1):
                     self.children[name].process.send_signal(signal.SIGUSR1)
 
     def last_reports(self) -> None:
@@ -278,3 +281,13 @@ def place_of(name: str) -> str:
     if name in MASTERS:
         return name
     return "devices" if name.startswith("swarm") else "gateway"
+
+
+def _hears(pid: int, number: signal.Signals) -> bool:
+    """Whether a process has a handler for a signal (proc(5), status)."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace").splitlines()
+    except OSError:
+        return False
+    caught = next((int(line.split()[1], 16) for line in lines if line.startswith("SigCgt:")), 0)
+    return bool(caught >> (number - 1) & 1)
