@@ -162,6 +162,7 @@ class Station:
         rooms.downlinks[sites.name] = sites
         rooms.site_keys.on_change(sites.keys_changed)
         sites.on_reseal(rooms.branches.reseal_for)
+        rooms.asking.through(sites.ask)
         await stack.enter_async_context(sites)
         rooms.facts.sites_address = sites.address
 
@@ -177,6 +178,7 @@ class Station:
             refusals=rooms.metrics,
             clock=self._clock,
             trust=rooms.standing,
+            stories=rooms.stories,
         )
         rooms.reseal.ask_above(self._uplink.reseal)
 

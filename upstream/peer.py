@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from device_agent.protocol import limits
 from upstream import frames
+from upstream.ports import Inbox
+from upstream.story_frames import Story, StoryTaken, UnknownJob
 
 QUEUED_FRAMES = limits.BATCHES_IN_FLIGHT * 4
 """Frames of one site that wait for a commit."""
@@ -26,9 +28,22 @@ class Peer:
     certificate: bytes
     accepted: bool
     heard: float
-    work: asyncio.Queue[frames.Batch | frames.DeviceRecords | frames.SiteTells | None] = field(
+    work: asyncio.Queue[frames.Batch | frames.DeviceRecords | frames.SiteTells | Story | UnknownJob | None] = field(
         default_factory=lambda: asyncio.Queue(maxsize=QUEUED_FRAMES)
     )
     welcome: bool = False
     told: frames.SiteTrust = field(default_factory=frames.SiteTrust)
     """What it was told of whom to believe, since it is welcome."""
+
+
+async def nobody_seals(site: str, jid: str, reason: str) -> None:
+    """Until somebody seals."""
+
+
+async def keep_story(inbox: Inbox, site: str, frame: Story | UnknownJob) -> StoryTaken:
+    """Put on disk what a site tells of a job; what it is then told. Raises what the inbox raises."""
+    if isinstance(frame, Story):
+        await inbox.commit_story(site, frame.items)
+    else:
+        await inbox.unknown_job(site, frame.jid)
+    return StoryTaken(frame.jid)

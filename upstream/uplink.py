@@ -26,7 +26,8 @@ from upstream import failover, frames
 from upstream.curve import CurveKeys
 from upstream.dealer import LinkLost, connected_dealer
 from upstream.item_sender import ItemSender
-from upstream.ports import JobIntake, Outgoing, Refusals, Roll, TrustAbove
+from upstream.ports import JobIntake, Outgoing, Refusals, Roll, StoryTeller, TrustAbove
+from upstream.story_frames import AskJob, StoryTaken
 
 log = logging.getLogger(__name__)
 
@@ -70,6 +71,7 @@ class Uplink(Part):
         refusals: Refusals,
         clock: Clock,
         trust: TrustAbove | None = None,
+        stories: StoryTeller | None = None,
     ) -> None:
         self._site = site
         self._keys = keys
@@ -81,6 +83,7 @@ class Uplink(Part):
         self._refusals = refusals
         self._clock = clock
         self._trust = trust
+        self._stories = stories
         self._reseals: asyncio.Queue[frames.Reseal] = asyncio.Queue(maxsize=RESEALS_QUEUED)
         self._context: zmq.asyncio.Context | None = None
         self._socket: zmq.asyncio.Socket | None = None
@@ -183,6 +186,10 @@ class Uplink(Part):
                 session.create_task(self._watch_reload(), name="uplink/reload")
                 await self._connect(master)
                 self._welcomed = True
+                if self._stories is not None:
+                    # This one link is the one that the spool goes to.
+                    told = self._stories.tell(master.address, lambda: True, self._send)
+                    session.create_task(told, name="uplink/stories")
                 session.create_task(self._receive(master.address), name="uplink/receive")
                 session.create_task(self._send_trust(), name="uplink/trust")
                 session.create_task(self._send_reseals(), name="uplink/reseals")
@@ -299,6 +306,12 @@ class Uplink(Part):
                     raise LinkLost(f"{state}: {reason}")
                 case frames.HelloAgain():
                     raise LinkLost("the master does not know this connection any more")
+                case AskJob(jid=jid, anew=anew):
+                    if self._stories is not None:
+                        self._stories.ask(master, jid, anew=anew)
+                case StoryTaken():
+                    if self._stories is not None:
+                        self._stories.taken(master)
                 case frames.EchoReply() | frames.SiteWelcome():
                     pass
 

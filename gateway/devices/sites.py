@@ -26,7 +26,10 @@ _PUT_POSITION = (
 
 @dataclass
 class Site:
-    """A site below. Times are wall seconds, ``dark_since`` monotonic."""
+    """A site below. Times are wall seconds, ``dark_since`` and ``here_since`` monotonic.
+
+    ``unheard``: it was not here since this station started.
+    """
 
     name: str
     epoch: str
@@ -38,6 +41,8 @@ class Site:
     last_seen: float
     connected: bool = False
     dark_since: float = 0.0
+    here_since: float = 0.0
+    unheard: bool = True
 
 
 async def _nobody(site: str) -> None:
@@ -89,6 +94,7 @@ class SiteBook(Part):
         """A site is welcome and connected."""
         entry = self.get(site)
         now = self._clock.wall()
+        entry.here_since, entry.unheard = self._clock.monotonic(), False
         entry.connected, entry.release, entry.address, entry.since, entry.last_seen = True, release, address, now, now
         log.info("site up site=%s address=%s", site, address)
         await self._write(entry)

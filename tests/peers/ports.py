@@ -39,6 +39,8 @@ class Above(Counted):
         """The request and the certificate of each site's newest hello."""
         self.items: dict[str, list[tuple[int, bytes]]] = defaultdict(list)
         self.records: dict[str, list[DeviceRecord]] = defaultdict(list)
+        self.stories: dict[str, list[bytes]] = defaultdict(list)
+        self.unknown: list[tuple[str, str]] = []
         self.positions: dict[tuple[str, str], list[int]] = {}
         self.up: list[str] = []
         self.down: list[tuple[str, str]] = []
@@ -76,6 +78,14 @@ class Above(Counted):
         self.records[site] += records
         self.positions.setdefault((site, epoch), [0, 0])[1] = records[-1].revision
         return records[-1].revision
+
+    async def commit_story(self, site: str, items: list[bytes]) -> None:
+        await self._write()
+        self.stories[site] += items
+
+    async def unknown_job(self, site: str, jid: str) -> None:
+        await self._write()
+        self.unknown.append((site, jid))
 
     async def site_up(self, site: str, release: str, address: str) -> None:
         self.up.append(site)
