@@ -7,6 +7,7 @@ itself (a relay), and the site's position: all of it or nothing. Implements ``up
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from device_agent.clock import Clock
 from device_agent.protocol import tags
@@ -30,10 +31,11 @@ from gateway.jobs.open_jobs import Branch, BranchState, OpenJob, OpenJobs
 from gateway.jobs.record import new_event, outcome_statement, return_event
 from gateway.metrics import Metrics
 from gateway.spool.queue import Spool
+from gateway.spool.received import received, told
 from gateway.spool.site_batch import SiteBatch, Sorting
 from gateway.store.reader import Reader
 from gateway.store.writer import Statement, Writer
-from upstream.frames import DeviceRecord
+from upstream.frames import DeviceRecord, LedgerRow, Stream
 
 log = logging.getLogger(__name__)
 
@@ -78,37 +80,41 @@ class Inbox:
         self._asking = asking
         self._branches = branches
 
-    async def position(self, site: str, epoch: str) -> tuple[int, int]:
-        """Where this site's spool and registry go on; a new epoch (a new store) starts at 0."""
+    async def position(self, site: str, epoch: str) -> tuple[dict[Stream, int], int]:
+        """Where the streams of this site's spool and its registry go on; a new epoch (a new store) starts at 0."""
         entry = self._site_book.get(site)
         if entry.epoch == epoch:
-            return entry.confirmed, entry.revision
+            return dict(entry.positions), entry.revision
         if entry.epoch:
             log.warning("the site has a new store site=%s epoch=%s", site, epoch)
             await self._branches.site_forgot(site)
-        return 0, 0
+        return {}, 0
 
     async def commit_records(self, site: str, epoch: str, records: list[DeviceRecord]) -> int:
         """Put registry rows on disk with the site's revision."""
-        entry = self._site_book.get(site)
-        confirmed = entry.confirmed if entry.epoch == epoch else 0
         revision = records[-1].revision
-        await self._registry.keep_records(
-            site, records, [self._site_book.position_statement(site, epoch, confirmed, revision)]
-        )
-        entry.epoch, entry.confirmed, entry.revision = epoch, confirmed, revision
+        await self._registry.keep_records(site, records, self._site_book.position_statements(site, epoch, {}, revision))
+        self._site_book.moved(site, epoch, {}, revision)
         return revision
 
-    async def commit(self, site: str, epoch: str, items: list[tuple[int, bytes]]) -> int:
+    async def keep_ledger(self, site: str, rows: Sequence[LedgerRow]) -> None:
+        """Keep what a site says of its ledger."""
+        await self._writer.commit([told(site, rows, self._clock.wall())])
+
+    async def commit(self, site: str, epoch: str, stream: Stream, items: list[tuple[int, bytes]]) -> int:
         """Put items on disk with the site's sequence, then tell whom they concern."""
         entry = self._site_book.get(site)
         revision = entry.revision if entry.epoch == epoch else 0
         sequence = items[-1][0]
         batch = await self._sorting.sort(site, items)
         await self._writer.commit(
-            [*self._statements(batch), self._site_book.position_statement(site, epoch, sequence, revision)]
+            [
+                *self._statements(batch),
+                *self._site_book.position_statements(site, epoch, {stream: sequence}, revision),
+                received(site, stream, len(items), batch.refused),
+            ]
         )
-        entry.epoch, entry.confirmed, entry.revision = epoch, sequence, revision
+        self._site_book.moved(site, epoch, {stream: sequence}, revision)
         await self._after_commit(batch)
         return sequence
 

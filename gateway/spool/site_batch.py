@@ -36,6 +36,7 @@ from gateway.jobs.open_jobs import ABOVE, LOCAL, Branch, BranchState, OpenJob, O
 from gateway.jobs.seal import is_told_of
 from gateway.metrics import Metrics
 from gateway.spool.queue import Spool
+from gateway.spool.streams import Row
 from gateway.store.reader import Reader
 
 STORY_PAGES = 2**62
@@ -52,7 +53,8 @@ class SiteBatch:
     events: list[Event] = field(default_factory=list)
     audit: list[AuditRecord] = field(default_factory=list)
     jobs: list[OpenJob] = field(default_factory=list)
-    passed_on: list[tuple[str, bytes]] = field(default_factory=list)
+    passed_on: list[Row] = field(default_factory=list)
+    refused: int = 0
     joins: list[str] = field(default_factory=list)
     story: bool = False
     asked: dict[str, None] = field(default_factory=dict)
@@ -113,11 +115,12 @@ class Sorting:
             except Refused as refusal:
                 # It will never be acceptable: it is counted here, and the sequence goes on without it.
                 self._metrics.refused("uplink", refusal.reason, site, refusal.detail)
+                batch.refused += 1
                 continue
             batch.passed_on += passed_on
         return batch
 
-    async def _take(self, batch: SiteBatch, sequence: int, item: Item, body: bytes) -> list[tuple[str, bytes]]:
+    async def _take(self, batch: SiteBatch, sequence: int, item: Item, body: bytes) -> list[Row]:
         """Sort one item into the batch; returns what goes up from here. Raises ``Refused``.
 
         A relay passes its sites' words on, but says its own close and its own final page.
@@ -162,7 +165,7 @@ class Sorting:
                     raise _AskedFor
                 batch.closes.append(item)
                 return []
-        return [(type(item).__name__.lower(), body)]
+        return self._spool.passed_on(item, body)
 
     async def _definition_known(self, item: JobDefinition, batch: SiteBatch) -> bool:
         """Whether this job is known here. Raises ``Refused`` when another one has its jid."""
