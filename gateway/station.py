@@ -53,6 +53,7 @@ RESTART_KEYS = (
     "jobs",
     "api",
     "audit",
+    "spool",
 )
 LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s %(message)s"
 

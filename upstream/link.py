@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import zmq
@@ -18,16 +17,14 @@ import zmq.asyncio
 
 from device_agent import __version__
 from device_agent.backoff import Backoff
-from device_agent.clock import Clock
 from device_agent.errors import OutstationError, Refused
 from device_agent.protocol.links import Parcel
 from device_agent.protocol.messages import Cancel
 from upstream import frames
-from upstream.curve import CurveKeys
 from upstream.dealer import LinkLost, connected_dealer
 from upstream.item_sender import ItemSender
-from upstream.link_budget import LinkBudget
-from upstream.ports import JobIntake, Outgoing, Refusals, Roll, TrustAbove
+from upstream.ledger_sender import report_ledger
+from upstream.link_terms import Ends, Spawn
 
 log = logging.getLogger(__name__)
 
@@ -42,26 +39,6 @@ ROUND_CEILING_SECONDS = 30.0
 SEND_SECONDS = 10.0
 RESEALS_QUEUED = 256
 """Jobs that wait to be asked new seals for; one more is asked for when its devices ask again."""
-
-Spawn = Callable[[Coroutine[Any, Any, None], str], "asyncio.Task[None]"]
-
-
-@dataclass(frozen=True)
-class Ends:
-    """What the links of a gateway have in common: who it is, and whoever holds its end."""
-
-    site: str
-    keys: CurveKeys
-    outgoing: Outgoing
-    roll: Roll
-    intake: JobIntake
-    refusals: Refusals
-    clock: Clock
-    trust: TrustAbove | None
-    budget: LinkBudget
-    echo_every: float
-    silence_limit: float
-    random_reauth_delay: float
 
 
 class Link:
@@ -97,7 +74,7 @@ class Link:
         self._records_confirmed = 0
         self._records_confirmation = asyncio.Event()
         self._reseals: asyncio.Queue[frames.Reseal] = asyncio.Queue(maxsize=RESEALS_QUEUED)
-        self._items = ItemSender(ends.outgoing, ends.budget)
+        self._items = ItemSender(ends.outgoing, ends.budget, key)
         self._sender: asyncio.Task[None] | None = None
 
     async def run(self, context: zmq.asyncio.Context) -> None:
@@ -210,6 +187,8 @@ class Link:
                 session.create_task(self._send_trust(), name="uplink/trust")
                 session.create_task(self._send_reseals(), name="uplink/reseals")
                 session.create_task(self._follow_role(session), name="uplink/role")
+                session.create_task(self._items.let_go(), name="uplink/let-go")
+                session.create_task(report_ledger(self._ends.outgoing, self.key, self._send), name="uplink/ledger")
                 session.create_task(self._send_records(), name="uplink/records")
                 session.create_task(self._echo(), name="uplink/echo")
         except* LinkLost as lost:
@@ -316,7 +295,7 @@ class Link:
                 case Cancel(jid=jid):
                     await ends.intake.cancel_from_above(jid)
                 case frames.Confirmed() as confirmed:
-                    await self._items.confirmed(confirmed)
+                    self._items.confirmed(confirmed)
                 case frames.RecordsConfirmed(revision=revision):
                     self._records_confirmed = max(self._records_confirmed, revision)
                     self._records_confirmation.set()

@@ -19,8 +19,9 @@ from device_agent.clock import Clock
 from device_agent.parts import Part
 from upstream import failover, frames
 from upstream.curve import CurveKeys
-from upstream.link import Ends, Link
+from upstream.link import Link
 from upstream.link_budget import LinkBudget
+from upstream.link_terms import Ends
 from upstream.ports import JobIntake, Outgoing, Refusals, Roll, TrustAbove
 
 log = logging.getLogger(__name__)

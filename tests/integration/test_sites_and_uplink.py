@@ -114,7 +114,7 @@ async def test_after_a_reconnect_the_sequence_goes_on_where_the_master_has_it(
     above.states[keys.public] = "accepted"
     below.add(*[b"%d" % number for number in range(1, 6)])
     # Three of them have come to the disk, which the site was never told.
-    above.items["lisbon"], above.positions["lisbon", EPOCH] = [(n, b"%d" % n) for n in (1, 2, 3)], [3, 0]
+    above.items["lisbon"], above.positions["lisbon", EPOCH] = [(n, b"%d" % n) for n in (1, 2, 3)], {"returns": 3}
     async with uplink_part(below, master.address, keys=keys):
         await until(lambda: below.confirmed[-1:] == [5], what="the rest")
     assert above.items["lisbon"] == [(n, b"%d" % n) for n in (1, 2, 3, 4, 5)]

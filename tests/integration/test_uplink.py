@@ -163,7 +163,7 @@ async def test_before_a_welcome_nothing_of_a_master_is_taken(below: Below) -> No
         master.welcome = frames.SiteJob(b"a job of nobody", 5.0)
         async with uplink_part(below, master.address) as uplink:
             await until(lambda: below.reasons["before_welcome"] == 1, what="the refusal")
-            await master.say(frames.SiteWelcome("played", 0, 0))
+            await master.say(frames.SiteWelcome("played", {}, 0))
             await until(lambda: connected(uplink), what="the link")
     assert below.jobs == []
 
@@ -174,10 +174,10 @@ async def test_a_confirmation_of_another_store_lets_nothing_go(below: Below) -> 
         below.add(b"one", b"two")
         async with uplink_part(below, master.address):
             await until(master.batches, what="the batch")
-            await master.say(frames.Confirmed("f" * 16, 2), frames.Confirmed(EPOCH, 1))
+            await master.say(frames.Confirmed("f" * 16, "returns", 2), frames.Confirmed(EPOCH, "returns", 1))
             await until(lambda: below.confirmed[-1:] == [1], what="the true one")
             assert below.items == [(2, b"two")]
-            await master.say(frames.Confirmed(EPOCH, 2))
+            await master.say(frames.Confirmed(EPOCH, "returns", 2))
             await until(lambda: not below.items, what="the rest")
 
 
@@ -194,10 +194,10 @@ async def test_no_more_is_under_way_than_the_protocol_allows(below: Below) -> No
             )
             under_way = master.batches()
             assert len(under_way) <= limits.BATCHES_IN_FLIGHT + 1
-            await master.say(frames.Confirmed(EPOCH, under_way[0].items[-1][0]))
+            await master.say(frames.Confirmed(EPOCH, "returns", under_way[0].items[-1][0]))
             await until(lambda: len(master.batches()) > len(under_way), what="the next one")
             master.confirms = True
-            await master.say(frames.Confirmed(EPOCH, master.batches()[-1].items[-1][0]))
+            await master.say(frames.Confirmed(EPOCH, "returns", master.batches()[-1].items[-1][0]))
             await until(lambda: not below.items, what="all of it")
     sequences = [sequence for batch in master.batches() for sequence, _ in batch.items]
     assert sequences == sorted(set(sequences))
@@ -219,10 +219,10 @@ async def test_a_store_from_a_backup_goes_on_under_a_new_epoch(below: Below) -> 
     """Its numbers would be those of items that the master has had."""
     async with played_master() as master:
         below.add(b"one", b"two")
-        master.welcome = frames.SiteWelcome("played", 7, 0)
+        master.welcome = frames.SiteWelcome("played", {"returns": 7}, 0)
         async with uplink_part(below, master.address):
             await until(lambda: master.hellos == 1, what="the first hello")
-            master.welcome = frames.SiteWelcome("played", 0, 0)
+            master.welcome = frames.SiteWelcome("played", {}, 0)
             await until(lambda: not below.items, what="both items")
     assert [frame.epoch for frame in master.heard if isinstance(frame, frames.SiteHello)] == below.epochs
     assert len(set(below.epochs)) == 2
@@ -242,7 +242,7 @@ async def test_what_a_master_has_already_is_let_go_at_the_welcome(below: Below) 
     async with played_master() as master:
         below.add(b"one", b"two", b"three")
         below.roll.add(record(1), record(2))
-        master.welcome = frames.SiteWelcome("played", 2, 1)
+        master.welcome = frames.SiteWelcome("played", {"returns": 2}, 1)
         async with uplink_part(below, master.address):
             await until(lambda: not below.items, what="the third")
             await until(

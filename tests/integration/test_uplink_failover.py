@@ -179,7 +179,7 @@ async def test_the_link_is_lost_in_the_middle_of_batches_and_the_next_one_gets_a
         first.confirms = False
         below.add(*[bytes(limits.MESSAGE_BYTES)] * (limits.BATCHES_IN_FLIGHT * 8))
         await until(lambda: len(first.batches()) >= limits.BATCHES_IN_FLIGHT, what="a full window")
-        await first.say(frames.Confirmed(EPOCH, first.batches()[0].items[-1][0]))
+        await first.say(frames.Confirmed(EPOCH, "returns", first.batches()[0].items[-1][0]))
         confirmed = first.batches()[0].items[-1][0]
         first.answers = False
         await until(lambda: not below.items, what="everything is confirmed")
@@ -298,10 +298,10 @@ async def test_a_store_that_goes_on_under_a_new_epoch_says_so_to_every_master(
 ) -> None:
     async with uplink_part(below, *addresses(masters[:2])) as uplink:
         await until(lambda: roles(uplink) == ["active", "standby"], what="two links")
-        masters[1].welcome = frames.SiteWelcome("played", 7, 0)
+        masters[1].welcome = frames.SiteWelcome("played", {"returns": 7}, 0)
         await masters[1].say(frames.HelloAgain())
         await until(lambda: len(below.epochs) == 2, what="the new epoch")
-        masters[1].welcome = frames.SiteWelcome("played", 0, 0)
+        masters[1].welcome = frames.SiteWelcome("played", {}, 0)
         await until(lambda: all(_epochs(master)[-1] == below.epoch for master in masters[:2]), what="two hellos")
         below.add(b"one")
         await until(lambda: not below.items, what="the item")

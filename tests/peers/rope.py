@@ -166,7 +166,7 @@ class PlayedMaster:
         self.hellos = 0
         self.answers = True
         """Whether it answers at all; a frozen program whose machine still acknowledges answers nothing."""
-        self.welcome: FromMaster = frames.SiteWelcome("played", 0, 0)
+        self.welcome: FromMaster = frames.SiteWelcome("played", {}, 0)
         self.confirms = True
         self.newest = b""
 
@@ -207,8 +207,8 @@ class PlayedMaster:
                     await self.say(self.welcome)
                 case frames.Echo(nonce=nonce):
                     await self.say(frames.EchoReply(nonce))
-                case frames.Batch(epoch=epoch, items=items) if self.confirms:
-                    await self.say(frames.Confirmed(epoch, items[-1][0]))
+                case frames.Batch(epoch=epoch, stream=stream, items=items) if self.confirms:
+                    await self.say(frames.Confirmed(epoch, stream, items[-1][0]))
                 case frames.DeviceRecords(records=records) if self.confirms:
                     await self.say(frames.RecordsConfirmed(records[-1].revision))
                 case _:
