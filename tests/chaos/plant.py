@@ -249,7 +249,9 @@ class Plant(System):
         for path in paths:
             path.unlink(missing_ok=True)
         self.take_reports()
-        self.wait_until(lambda: all(path.exists() for path in paths), REPORT_SECONDS, "the swarms have reported")
+        # One that does not report is missed by whoever looks at the reports.
+        with contextlib.suppress(StationFailed):
+            self.wait_until(lambda: all(path.exists() for path in paths), REPORT_SECONDS, "the swarms have reported")
         self.take_reports()
 
     def answers(self, name: str) -> bool:
