@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from device_agent.protocol.messages import SiteId
+from gateway.spool.streams import STATE, TELEMETRY, URGENT
 from upstream.curve import is_key
 
 Z85_KEY_PATTERN = r"^[0-9a-zA-Z.\-:+=^!/*?&<>()\[\]{}@%$#]{40}$(?!\n)"
@@ -44,6 +45,9 @@ class UplinkSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     echo_seconds: Annotated[
         float, Meta(ge=0.1, le=300, description="seconds between two echoes; three without an answer lose the link")
     ] = 5.0
+    max_bytes_per_second: Annotated[
+        int, Meta(ge=0, le=10**10, description="bytes of returns, events and audit sent up in a second; 0: no limit")
+    ] = 0
 
 
 class SitesSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -145,6 +149,35 @@ class AuditSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     ] = 400.0
 
 
+Globs = Annotated[list[Annotated[str, Meta(min_length=1, max_length=256)]], Meta(max_length=256)]
+
+
+class SpoolSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What waits on this disk for a master."""
+
+    returns_megabytes: Annotated[
+        int, Meta(ge=1, le=1_000_000, description="most that waits of jobs and answers; more is refused, not dropped")
+    ] = 1024
+    events_megabytes: Annotated[
+        int, Meta(ge=1, le=1_000_000, description="most that waits of events; beyond it the oldest give way")
+    ] = 512
+    audit_megabytes: Annotated[
+        int, Meta(ge=1, le=1_000_000, description="most that waits of the audit; more is refused, not dropped")
+    ] = 256
+    telemetry_megabytes: Annotated[
+        int, Meta(ge=1, le=1_000_000, description="most that waits of telemetry; beyond it the oldest gives way")
+    ] = 128
+    urgent: Annotated[Globs, Meta(description="tags of events that go up before all others")] = field(
+        default_factory=lambda: list(URGENT)
+    )
+    state: Annotated[
+        Globs, Meta(description="tags of events of which only the newest counts while they wait, each tag for itself")
+    ] = field(default_factory=lambda: list(STATE))
+    telemetry: Annotated[
+        Globs, Meta(description="tags of events that are telemetry: they go up last, and give way first")
+    ] = field(default_factory=lambda: list(TELEMETRY))
+
+
 class StationSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything a station can be told."""
 
@@ -159,6 +192,34 @@ class StationSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     masters: Annotated[
         list[MasterEntry], Meta(max_length=16, description="masters above this station, best first")
     ] = []
+    master_type: Annotated[
+        Literal["str", "failover", "hot"],
+        Meta(
+            description="which of several masters gets the spool; hot, as str with a list: the first that is up; "
+            "failover: the first that answers, until it is lost; all of them may order"
+        ),
+    ] = "str"
+    master_alive_interval: Annotated[
+        Annotated[float, Meta(ge=0, le=3600)] | None,
+        Meta(
+            description="seconds that a master may say nothing before its link is lost; 0: three echoes; "
+            "default: 30 with failover, else 0"
+        ),
+    ] = None
+    master_failback: Annotated[
+        bool, Meta(description="failover: go back to a master that stands before the active one when it is up again")
+    ] = False
+    master_failback_interval: Annotated[
+        float,
+        Meta(ge=0, le=86400, description="seconds that master must have been up without a break; 0: as soon as seen"),
+    ] = 0.0
+    master_shuffle: Annotated[
+        bool, Meta(description="draw the order of the masters at the start, so that sites spread over them")
+    ] = False
+    random_reauth_delay: Annotated[
+        float,
+        Meta(ge=0, le=3600, description="a lost master is asked again after a random time up to so many seconds"),
+    ] = 10.0
     uplink: UplinkSettings = UplinkSettings()
     sites: SitesSettings | None = None
     broker: BrokerSettings | None = None
@@ -172,3 +233,4 @@ class StationSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ] = None
     api: ApiSettings | None = None
     audit: AuditSettings = AuditSettings()
+    spool: SpoolSettings = SpoolSettings()

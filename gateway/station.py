@@ -32,12 +32,29 @@ from gateway.jobs.recover import recover
 from gateway.rooms import Role, Rooms
 from gateway.site_rooms import SiteRooms
 from upstream.sites import Sites
-from upstream.uplink import Uplink
+from upstream.uplink import Uplink, UplinkRules
 
 log = logging.getLogger(__name__)
 
 HIGHEST_PORT = 65535
-RESTART_KEYS = ("name", "state_dir", "socket", "uplink", "sites", "broker", "jobs", "api", "audit")
+RESTART_KEYS = (
+    "name",
+    "state_dir",
+    "socket",
+    "master_type",
+    "master_alive_interval",
+    "master_failback",
+    "master_failback_interval",
+    "master_shuffle",
+    "random_reauth_delay",
+    "uplink",
+    "sites",
+    "broker",
+    "jobs",
+    "api",
+    "audit",
+    "spool",
+)
 LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s %(message)s"
 
 
@@ -177,6 +194,15 @@ class Station:
             refusals=rooms.metrics,
             clock=self._clock,
             trust=rooms.standing,
+            rules=UplinkRules(
+                master_type=self._settings.master_type,
+                master_alive_interval=self._settings.master_alive_interval,
+                master_failback=self._settings.master_failback,
+                master_failback_interval=self._settings.master_failback_interval,
+                master_shuffle=self._settings.master_shuffle,
+                random_reauth_delay=self._settings.random_reauth_delay,
+                max_bytes_per_second=self._settings.uplink.max_bytes_per_second,
+            ),
         )
         rooms.reseal.ask_above(self._uplink.reseal)
 

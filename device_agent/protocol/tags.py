@@ -43,6 +43,21 @@ def site_change(site: str) -> str:
     return f"outstation/site/{site}/change"
 
 
+def site_twin(site: str) -> str:
+    """Two gateways run with the store of one site."""
+    return f"outstation/site/{site}/twin"
+
+
+def station_damaged(station: str) -> str:
+    """A station found its store damaged and went on with what could be read of it."""
+    return f"outstation/station/{station}/damaged"
+
+
+def master_rolled_back(master: str) -> str:
+    """A master knows less than it once said: it was restored from a backup. Told by the gateway that saw it."""
+    return f"outstation/master/{master}/rolled_back"
+
+
 def is_own(tag: str) -> bool:
     """Whether only the station itself fires this tag."""
     return any(tag == own or tag.startswith(f"{own}/") for own in OWN)

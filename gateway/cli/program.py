@@ -34,6 +34,7 @@ from gateway.cli import (
     keys,
     run,
     sites,
+    spool,
     swarm,
     tokens,
 )
@@ -53,6 +54,7 @@ COMMANDS = [
     "audit",
     "events",
     "fire",
+    "spool",
     "check",
     "master",
     "gateway",
@@ -148,6 +150,7 @@ app.add_typer(tokens.app, name="operators")
 app.add_typer(audit.app, name="audit")
 events.add(app)
 fire.add(app)
+app.add_typer(spool.app, name="spool")
 check.add(app)
 daemons.add(app)
 app.add_typer(fleet.app, name="fleet")

@@ -219,6 +219,7 @@ class Acceptance:
             job = decode_job(parcel.definition)
             if await self._known(job.jid):
                 self._metrics.add("jobs_repeated")
+                self._given_by(master, job.jid)
                 await self._take_seals(job.jid, parcel)
                 return
             self._sealer.check(job, parcel.sealed)
@@ -229,12 +230,18 @@ class Acceptance:
             life = min(remaining, limits.JOB_EXPIRY_MAX_SECONDS)
             ruling = FREE if self._permission is None else self._permission.above(job, target)
             await self._take(job, parcel.definition, target, ABOVE, life, parcel.sealed, ruling)
+            self._given_by(master, job.jid)
         except Refused as refusal:
             self._metrics.refused("uplink", refusal.reason, master, refusal.detail)
         except UsageInvalid as error:
             self._metrics.refused("uplink", "bad_target", master, error.what)
         except StationFailed as error:
             self._metrics.refused("uplink", "store_failed", master, error.what)
+
+    def _given_by(self, master: str, jid: str) -> None:
+        opened = self._open_jobs.get(jid)
+        if opened is not None and opened.origin == ABOVE:
+            opened.master = master
 
     async def _take_seals(self, jid: str, parcel: Parcel) -> None:
         opened = self._open_jobs.get(jid)

@@ -79,6 +79,8 @@ class OpenJob:
     made: dict[tuple[str, str], tuple[int, Sealed]] = field(default_factory=dict)
     sealing: dict[str, tuple[float, int]] = field(default_factory=dict)
     """By site, when new seals may be asked for again, and how often they were asked for in vain."""
+    master: str = ""
+    """CURVE key of the master that gave it over the uplink, as far as is known since the start."""
     cancelled: bool = False
     held: bool = False
     own_expected: int = 0

@@ -1,8 +1,9 @@
-"""The only connection that writes. What is asked for at the same time is committed together (group commit).
+"""The only place that writes. What is asked for at the same time is committed together (group commit).
 
-A call costs a hand-over between threads whatever it does, and a commit costs a flush of the disk; so the writer takes
-everything that came in during the last commit, writes it in one transaction, and wakes all who waited. It does not
-know what the statements mean.
+A commit costs a flush of the disk and a hand-over between threads, whatever is in it; so everything that came in
+during the last commit, or comes in the next turns of the loop, is written in one transaction, and then all who waited
+are told. When more than that waits, the disk gets the next part first: it works on while they are told. The
+writer does not know what the statements mean.
 """
 
 from __future__ import annotations
@@ -10,30 +11,43 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
-
-import aiosqlite
+from typing import ClassVar
 
 from device_agent.errors import StationFailed
 from device_agent.parts import Part
+from gateway.store.connection import Connection, Written
+from gateway.store.damage import is_damage, mark
+from gateway.store.rows import Statement
+
+__all__ = ["Statement", "StoreFailed", "Writer"]
 
 log = logging.getLogger(__name__)
 
-Row = tuple[Any, ...]
-Statement = tuple[str, Sequence[Row]]
-"""SQL and the rows to run it with."""
-
+STOPPED = "the station stopped before the commit"
 CLOSE_SECONDS = 10.0
+GATHER_SECONDS = 0.005
+"""How long more units are waited for, while each turn of the loop still brings some. One that is alone never waits."""
+ENOUGH_ROWS = 256
+"""So many are written at once: what comes meanwhile overlaps with it, which is worth more than a larger group."""
+MOST_ROWS = 2048
+"""In one transaction, unless a unit is larger: nobody waits for more than that to be written."""
 WIPE_AGAIN_SECONDS = 1.0
 WIPE_WAIT_MILLISECONDS = 100
 WIPE_COMMITS = 100
 """Under a load that never ends, commits between two attempts to empty the log of what was wiped."""
-FAST = "secure_delete=FAST"
-UNWRITABLE = (sqlite3.Error, OverflowError, UnicodeEncodeError)
-"""How a commit fails; the last two are for a number or a text that no column holds."""
+BUSY_MILLISECONDS = 10_000
+PRAGMAS = (
+    "journal_mode=WAL",
+    "synchronous=FULL",
+    f"busy_timeout={BUSY_MILLISECONDS}",
+    "cache_size=-8000",
+    # What is deleted is overwritten where that costs no further write; see ``wipes`` for what must be gone.
+    "secure_delete=FAST",
+)
 
 
 class StoreFailed(StationFailed):
@@ -42,11 +56,12 @@ class StoreFailed(StationFailed):
     default_id = "store.failed"
 
 
-@dataclass
+@dataclass(slots=True)
 class _Unit:
     statements: Sequence[Statement]
+    rows: int
     done: asyncio.Future[None]
-    wipes: bool = False
+    wipes: bool
 
 
 class Writer(Part):
@@ -57,11 +72,16 @@ class Writer(Part):
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._waiting: list[_Unit] = []
+        self._connection = Connection(path)
+        self._waiting: deque[_Unit] = deque()
+        self._rows = 0
+        self._turn: asyncio.Handle | None = None
+        self._writing: list[_Unit] = []
+        self._ended = False
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
-        self._connection: aiosqlite.Connection | None = None
+        self._crash: BaseException | None = None
         self._unwiped = False
         self._wipe_at = 0
         self.commits = 0
@@ -69,10 +89,7 @@ class Writer(Part):
 
     async def open(self) -> None:
         """Open the file, which ``migrate`` has prepared."""
-        self._connection = await aiosqlite.connect(self._path, isolation_level=None)
-        # What is deleted is overwritten where that costs no further write; see ``wipes`` for what must be gone.
-        for pragma in ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=10000", "cache_size=-16000", FAST):
-            await self._connection.execute(f"PRAGMA {pragma}")
+        await self._connection.open(*PRAGMAS)
         self.spawn(self._run(), "commit")
 
     async def commit(self, statements: Sequence[Statement], *, wipes: bool = False) -> None:
@@ -81,16 +98,21 @@ class Writer(Part):
         ``wipes``: they overwrite secrets, which the write-ahead log still has; it is emptied as soon as no reader needs
         it (https://www.sqlite.org/pragma.html#pragma_wal_checkpoint).
         """
-        unit = _Unit(
-            [statement for statement in statements if statement[1]],
-            asyncio.get_running_loop().create_future(),
-            wipes,
-        )
-        if not unit.statements:
+        statements = [statement for statement in statements if statement[1]]
+        if not statements:
             return
+        if self._ended:
+            raise StoreFailed(STOPPED)
+        loop = asyncio.get_running_loop()
+        unit = _Unit(statements, sum(len(rows) for _, rows in statements), loop.create_future(), wipes)
         self._waiting.append(unit)
+        self._rows += unit.rows
         self._idle.clear()
-        self._wake.set()
+        if not self._writing:
+            if self._rows >= ENOUGH_ROWS:
+                self._write()
+            elif self._turn is None:
+                self._turn = loop.call_soon(self._gather, len(self._waiting), loop.time() + GATHER_SECONDS)
         # Not bounded here: the commit itself is (busy_timeout), and giving up early would leave its fate unknown.
         await unit.done
 
@@ -100,40 +122,110 @@ class Writer(Part):
 
     async def close(self) -> None:
         """Close the file; whoever still waits is told that nothing was written."""
-        for unit in self._waiting:
-            if not unit.done.done():
-                unit.done.set_exception(StoreFailed("the station stopped before the commit"))
-        if self._connection is not None:
+        self._ended = True
+        try:
             async with asyncio.timeout(CLOSE_SECONDS):
+                # What the thread is at ends first, and those it is for are told.
                 await self._connection.close()
+        finally:
+            for unit in (*self._writing, *self._waiting):
+                if not unit.done.done():
+                    unit.done.set_exception(StoreFailed(STOPPED))
+
+    def _gather(self, before: int, end: float) -> None:
+        """One turn of the loop later: write, or wait one more turn if this one brought more."""
+        loop = asyncio.get_running_loop()
+        if before < len(self._waiting) and loop.time() < end:
+            self._turn = loop.call_soon(self._gather, len(self._waiting), end)
+        else:
+            self._write()
+
+    def _write(self) -> None:
+        """Hand what waits to the thread."""
+        if self._turn is not None:
+            self._turn.cancel()
+            self._turn = None
+        if self._writing or self._ended or not self._waiting:
+            return
+        rows = 0
+        while self._waiting and (not rows or rows + self._waiting[0].rows <= MOST_ROWS):
+            unit = self._waiting.popleft()
+            rows += unit.rows
+            self._writing.append(unit)
+        self._rows -= rows
+        statements = [unit.statements for unit in self._writing]
+        self._connection.ask(lambda: self._connection.write(statements), self._written)
+
+    def _written(self, written: Written | None, crash: BaseException | None) -> None:
+        """In the loop, after the thread has done what it was handed."""
+        damage = next((error for error in written.errors if error and is_damage(error)), None) if written else None
+        if damage is not None:
+            # This process ends with it, and the next one salvages.
+            written, crash = None, mark(self._path, damage)
+        if written is None:
+            # Nothing that a unit could have caused: it ends the part.
+            self._crash, self._ended = crash, True
+            self._wake.set()
+            self._idle.set()
+            return
+        damage = next((error for error in written.errors if error is not None and is_damage(error)), None)
+        if damage is not None:
+            # It ends the part, and with it the process: the next one salvages.
+            self._crash, self._ended = mark(self._path, damage), True
+            self._wake.set()
+        units, self._writing = self._writing, []
+        self.commits += written.commits
+        self._unwiped = self._unwiped or any(u.wipes and not e for u, e in zip(units, written.errors, strict=True))
+        if self._unwiped and (not self._waiting or self.commits >= self._wipe_at):
+            self._wake.set()
+        if self._rows >= ENOUGH_ROWS:
+            self._write()
+        for unit, error in zip(units, written.errors, strict=True):
+            if unit.done.done():
+                continue
+            if error is None:
+                unit.done.set_result(None)
+            else:
+                unit.done.set_exception(self._failed(error))
+        if self._ended:
+            self._idle.set()
+            while self._waiting:
+                unit = self._waiting.popleft()
+                if not unit.done.done():
+                    unit.done.set_exception(StoreFailed(STOPPED))
+        elif not self._writing and self._waiting:
+            # After those who were told just now have had their turn.
+            loop = asyncio.get_running_loop()
+            self._turn = loop.call_soon(self._gather, len(self._waiting), loop.time() + GATHER_SECONDS)
+        elif not self._writing:
+            self._idle.set()
+
+    def _failed(self, error: BaseException) -> StoreFailed:
+        self.failures += 1
+        log.error("commit failed error=%s", error)
+        return StoreFailed(
+            "the store could not be written",
+            where=str(self._path),
+            found=str(error),
+            hint=f"look at the free space: df -h {self._path.parent}",
+        )
 
     async def _run(self) -> None:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            units, self._waiting = self._waiting, []
-            try:
-                if units and not await self._attempt(units) and len(units) > 1:
-                    # One bad unit must not take the others with it: try each alone.
-                    for unit in units:
-                        await self._attempt([unit])
-            except asyncio.CancelledError:
-                self._waiting = [unit for unit in units if not unit.done.done()] + self._waiting
-                raise
-            if self._unwiped and (not self._waiting or self.commits >= self._wipe_at):
+            if self._crash is not None:
+                raise self._crash
+            if self._unwiped:
                 await self._wipe_log()
-            if not self._waiting:
-                self._idle.set()
 
     async def _wipe_log(self) -> None:
-        assert self._connection is not None
         self._wipe_at = self.commits + WIPE_COMMITS
+        self._unwiped = False
         try:
-            await self._connection.execute(f"PRAGMA busy_timeout={WIPE_WAIT_MILLISECONDS}")
-            rows = await self._connection.execute_fetchall("PRAGMA wal_checkpoint(TRUNCATE)")
-            await self._connection.execute("PRAGMA busy_timeout=10000")
-            self._unwiped = any(row[0] for row in rows)
+            self._unwiped = not await self._connection.empty_log(WIPE_WAIT_MILLISECONDS) or self._unwiped
         except sqlite3.Error as error:
+            self._unwiped = True
             log.error("the log still holds what was wiped, tried again error=%s", error)
         if self._unwiped and not self._waiting:
             self.spawn(self._wake_later(), "wipe again")
@@ -141,47 +233,3 @@ class Writer(Part):
     async def _wake_later(self) -> None:
         await asyncio.sleep(WIPE_AGAIN_SECONDS)
         self._wake.set()
-
-    async def _attempt(self, units: list[_Unit]) -> bool:
-        assert self._connection is not None
-        try:
-            await self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                for sql, rows in _merged(units):
-                    await self._connection.executemany(sql, rows)
-                await self._connection.execute("COMMIT")
-            except UNWRITABLE:
-                if self._connection.in_transaction:
-                    await self._connection.execute("ROLLBACK")
-                raise
-        except UNWRITABLE as error:
-            if len(units) == 1 and not units[0].done.done():
-                self.failures += 1
-                log.error("commit failed error=%s", error)
-                units[0].done.set_exception(
-                    StoreFailed(
-                        "the store could not be written",
-                        where=str(self._path),
-                        found=str(error),
-                        hint=f"look at the free space: df -h {self._path.parent}",
-                    )
-                )
-            return False
-        self.commits += 1
-        self._unwiped = self._unwiped or any(unit.wipes for unit in units)
-        for unit in units:
-            if not unit.done.done():
-                unit.done.set_result(None)
-        return True
-
-
-def _merged(units: list[_Unit]) -> list[tuple[str, list[Row]]]:
-    """Statements in order, neighbours with the same SQL joined, since each call is a hand-over between threads."""
-    merged: list[tuple[str, list[Row]]] = []
-    for unit in units:
-        for sql, rows in unit.statements:
-            if merged and merged[-1][0] == sql:
-                merged[-1][1].extend(rows)
-            else:
-                merged.append((sql, list(rows)))
-    return merged

@@ -20,7 +20,7 @@ from gateway.cli.key_client import KeyClient
 from gateway.rehearsal import PROBE_SECONDS, Child, program
 from tests.chaos.disk import Disk
 from tests.chaos.network import Network
-from tests.peers.system import ECHO_SECONDS, Fields, System
+from tests.peers.system import QUICK, Fields, System
 
 MASTERS = ("master-a", "master-b")
 SITE = "lisbon"
@@ -93,7 +93,7 @@ class Plant(System):
             "gateway",
             {
                 "masters": [self.address(master) for master in MASTERS],
-                "uplink": {"echo_seconds": ECHO_SECONDS},
+                **QUICK,
                 "broker": {"host": "0.0.0.0", "port": BROKER_PORT, "enroll_port": ENROLL_PORT},
             },
         )

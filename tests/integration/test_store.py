@@ -7,7 +7,7 @@ import os
 import signal
 import sqlite3
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from importlib import resources
 from pathlib import Path
 
@@ -170,6 +170,68 @@ async def test_units_are_written_in_the_order_in_which_they_were_asked_for(store
             )
             group.create_task(store.writer.commit(adding(f"k{number}")))
     assert store.look("SELECT value FROM station WHERE key = 'a'") == [("v49",)]
+
+
+async def test_a_unit_that_nobody_waits_for_any_more_is_written_all_the_same(store: Store) -> None:
+    asking = [asyncio.ensure_future(store.writer.commit(adding(f"k{number}"))) for number in range(400)]  # noqa: TID251 - cut in the middle
+    await until(lambda: store.writer._writing, what="the thread at work")
+    for task in asking:
+        task.cancel()
+    await store.writer.commit(adding("after"))
+    assert len(keys(store)) == 401
+
+
+async def test_what_the_thread_was_at_when_the_store_closed_is_told_as_it_is(tmp_path: Path) -> None:
+    migrate(tmp_path / "store")
+    told: dict[str, bool] = {}
+
+    async def ask(writer: Writer, key: str) -> None:
+        try:
+            await writer.commit(adding(key))
+            told[key] = True
+        except StoreFailed:
+            told[key] = False
+
+    async with asyncio.TaskGroup() as group:
+        writer = Writer(tmp_path / "store")
+        writer.drain_seconds = 0.0  # type: ignore[misc]  # it is given no time at all
+        async with writer:
+            for number in range(3000):
+                group.create_task(ask(writer, f"k{number}"))
+            await until(lambda: writer._writing, what="the thread at work")
+    on_disk = {key for (key,) in look(tmp_path / "store", "SELECT key FROM station")} - {"epoch"}
+    assert on_disk == {key for key, written in told.items() if written}
+    assert len(told) == 3000
+    assert on_disk
+
+
+class Broken(list[tuple[str, str]]):
+    """Rows by a program with a mistake in it."""
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        raise RuntimeError("a mistake")
+
+
+async def test_a_mistake_in_the_program_ends_the_store_and_writes_nothing(tmp_path: Path) -> None:
+    migrate(tmp_path / "store")
+    told: list[BaseException] = []
+
+    async def ask(writer: Writer) -> None:
+        try:
+            await writer.commit([*adding("half"), (ADD, Broken([("a", "x")]))])
+        except StoreFailed as error:
+            told.append(error)
+
+    async def station(others: asyncio.TaskGroup) -> None:
+        async with Writer(tmp_path / "store") as writer:
+            others.create_task(ask(writer))
+            await asyncio.Event().wait()
+
+    async with asyncio.TaskGroup() as others:
+        with pytest.raises(BaseExceptionGroup):
+            await station(others)
+    assert len(told) == 1
+    assert [key for (key,) in look(tmp_path / "store", "SELECT key FROM station")] == ["epoch"]
 
 
 async def test_a_unit_without_rows_costs_no_commit(store: Store) -> None:

@@ -1,0 +1,103 @@
+"""Many rows with one statement, where that means the same as one statement for each row.
+
+Each statement costs a hand-over of Python's lock and a start of SQLite's machine, which is more than a small row costs.
+No trigger and no foreign key is in the schema (a test says so), so a statement touches the table that it names.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import chain
+from typing import Any, Final
+
+Row = tuple[Any, ...]
+Statement = tuple[str, Sequence[Row]]
+"""SQL and the rows to run it with."""
+
+ROWS: Final = (128, 16)
+"""How many rows one statement takes; few different numbers, so that SQLite's own cache has them prepared."""
+
+VARIABLES: Final = 32_000
+"""Below what SQLite takes in one statement, whoever compiled it (32,766)."""
+
+_NAME = r'(?:\w+|"\w+")'
+_PLAIN = re.compile(
+    rf"\s*INSERT(?: OR (?:ABORT|FAIL|IGNORE|REPLACE|ROLLBACK))? INTO {_NAME}"
+    rf" ?\({_NAME}(?:, ?{_NAME})*\) VALUES (?P<values>\(\?(?:, ?\?)*\))\s*",
+    re.ASCII,
+)
+"""Exactly this: what has a default, an expression or a tail (ON CONFLICT, RETURNING) goes row by row, as it was."""
+
+_HEAD = re.compile(
+    r"\s*(?:INSERT(?: OR \w+)? INTO|UPDATE(?: OR (?:ABORT|FAIL|IGNORE|REPLACE|ROLLBACK))?|DELETE FROM)"
+    r' +(?P<table>\w+|"\w+")(?P<rest>(?:[\s(].*)?)',
+    re.ASCII | re.DOTALL,
+)
+_LOOKS_ELSEWHERE = re.compile(
+    r"\b(?:SELECT|FROM|IN|changes|total_changes|last_insert_rowid|RETURNING)\b|;", re.IGNORECASE
+)
+
+
+def joined(units: Sequence[Sequence[Statement]]) -> list[tuple[str, list[Row]]]:
+    """The statements of all units in an order that means the same, those with the same SQL joined where it can be.
+
+    For each table the order stays; statements that each touch one table, and not the same, change places. Whatever
+    looks at other tables, or is not understood here, stays between what came before it and what comes after.
+    """
+    groups: list[tuple[str, list[Row]]] = []
+    last: dict[str, tuple[str, list[Row]]] = {}
+    for unit in units:
+        for sql, rows in unit:
+            table = _table(sql)
+            if table is None:
+                last = {}
+                groups.append((sql, list(rows)))
+                continue
+            group = last.get(table)
+            if group is None or group[0] != sql:
+                group = last[table] = (sql, [])
+                groups.append(group)
+            group[1].extend(rows)
+    return groups
+
+
+def run(connection: sqlite3.Connection, sql: str, rows: Sequence[Row]) -> None:
+    """Run a statement for each row, in their order."""
+    if len(rows) == 1:
+        connection.execute(sql, rows[0])
+        return
+    done = 0
+    for number, width, many in _sizes(sql) if len(rows) >= ROWS[-1] else ():
+        # A row that is too short and one that is too long would make up for each other.
+        if not done and not all(len(row) == width for row in rows):
+            break
+        while len(rows) - done >= number:
+            connection.execute(many, tuple(chain.from_iterable(rows[done : done + number])))
+            done += number
+    if done < len(rows):
+        connection.executemany(sql, rows[done:] if done else rows)
+
+
+@lru_cache(maxsize=1024)
+def _sizes(sql: str) -> tuple[tuple[int, int, str], ...]:
+    """Rows, variables of each, and the statement for that many; the most first. Empty for what is not plain."""
+    match = _PLAIN.fullmatch(sql)
+    if match is None:
+        return ()
+    values = match["values"]
+    width = values.count("?")
+    return tuple(
+        (number, width, sql.rstrip() + f", {values}" * (number - 1)) for number in ROWS if number * width <= VARIABLES
+    )
+
+
+@lru_cache(maxsize=1024)
+def _table(sql: str) -> str | None:
+    """The only table that a statement reads or writes; none where that is not plain to see."""
+    match = _HEAD.fullmatch(sql)
+    if match is None or _LOOKS_ELSEWHERE.search(match["rest"]):
+        return None
+    return match["table"].strip('"').lower()
