@@ -25,6 +25,7 @@ from upstream.dealer import LinkLost, connected_dealer
 from upstream.item_sender import ItemSender
 from upstream.ledger_sender import report_ledger
 from upstream.link_terms import Ends, Spawn
+from upstream.story_frames import AskJob, StoryTaken
 
 log = logging.getLogger(__name__)
 
@@ -183,6 +184,9 @@ class Link:
             async with asyncio.TaskGroup() as session:
                 session.create_task(self._watch_hang_up(), name="uplink/hang-up")
                 await self._connect(context)
+                if (stories := self._ends.stories) is not None:
+                    told = stories.tell(self.key, lambda: self.active, self._send)
+                    session.create_task(told, name="uplink/stories")
                 session.create_task(self._receive(), name="uplink/receive")
                 session.create_task(self._send_trust(), name="uplink/trust")
                 session.create_task(self._send_reseals(), name="uplink/reseals")
@@ -307,6 +311,12 @@ class Link:
                     raise LinkLost(f"{state}: {reason}")
                 case frames.HelloAgain():
                     raise LinkLost("the master does not know this connection any more")
+                case AskJob(jid=jid, anew=anew):
+                    if ends.stories is not None:
+                        ends.stories.ask(self.key, jid, anew=anew)
+                case StoryTaken():
+                    if ends.stories is not None:
+                        ends.stories.taken(self.key)
                 case frames.EchoReply() | frames.SiteWelcome():
                     pass
 

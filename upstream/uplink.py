@@ -22,7 +22,7 @@ from upstream.curve import CurveKeys
 from upstream.link import Link
 from upstream.link_budget import LinkBudget
 from upstream.link_terms import Ends
-from upstream.ports import JobIntake, Outgoing, Refusals, Roll, TrustAbove
+from upstream.ports import JobIntake, Outgoing, Refusals, Roll, StoryTeller, TrustAbove
 
 log = logging.getLogger(__name__)
 
@@ -82,6 +82,7 @@ class Uplink(Part):
         refusals: Refusals,
         clock: Clock,
         trust: TrustAbove | None = None,
+        stories: StoryTeller | None = None,
         rules: UplinkRules = UplinkRules(),
     ) -> None:
         limit = failover.silence_limit(echo_seconds, rules.master_alive_interval, rules.master_type)
@@ -94,6 +95,7 @@ class Uplink(Part):
             refusals=refusals,
             clock=clock,
             trust=trust,
+            stories=stories,
             budget=LinkBudget(rules.max_bytes_per_second, clock),
             echo_every=failover.echo_every(echo_seconds, limit),
             silence_limit=limit,
