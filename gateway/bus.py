@@ -67,13 +67,16 @@ class Bus:
 
         Events about jobs are not ``upward``: a master makes its own from the items that tell it of the job.
         """
-        if not events:
-            return
         try:
-            await self._writer.commit([*self.keeping(events), *(self._spool.adding(events) if upward else [])])
+            await self.accept(events, upward=upward)
         except StoreFailed:
             self._metrics.add("events_lost_store", len(events))
+
+    async def accept(self, events: Sequence[Event], beside: Sequence[Statement] = (), *, upward: bool = True) -> None:
+        """The same for events whose sender is told: ``beside`` is in the commit. Raises ``StoreFailed``."""
+        if not events:
             return
+        await self._writer.commit([*self.keeping(events), *(self._spool.adding(events) if upward else []), *beside])
         self._spool.added()
         self.publish(events)
         await self.kept(len(events))

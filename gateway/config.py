@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from device_agent.protocol.messages import SiteId
+from gateway.spool.streams import STATE, TELEMETRY, URGENT
 from upstream.curve import is_key
 
 Z85_KEY_PATTERN = r"^[0-9a-zA-Z.\-:+=^!/*?&<>()\[\]{}@%$#]{40}$(?!\n)"
@@ -145,6 +146,35 @@ class AuditSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     ] = 400.0
 
 
+Globs = Annotated[list[Annotated[str, Meta(min_length=1, max_length=256)]], Meta(max_length=256)]
+
+
+class SpoolSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What waits on this disk for a master."""
+
+    returns_megabytes: Annotated[
+        int, Meta(ge=1, le=1_000_000, description="most that waits of jobs and answers; more is refused, not dropped")
+    ] = 1024
+    events_megabytes: Annotated[
+        int, Meta(ge=1, le=1_000_000, description="most that waits of events; beyond it the oldest give way")
+    ] = 512
+    audit_megabytes: Annotated[
+        int, Meta(ge=1, le=1_000_000, description="most that waits of the audit; more is refused, not dropped")
+    ] = 256
+    telemetry_megabytes: Annotated[
+        int, Meta(ge=1, le=1_000_000, description="most that waits of telemetry; beyond it the oldest gives way")
+    ] = 128
+    urgent: Annotated[Globs, Meta(description="tags of events that go up before all others")] = field(
+        default_factory=lambda: list(URGENT)
+    )
+    state: Annotated[
+        Globs, Meta(description="tags of events of which only the newest counts while they wait, each tag for itself")
+    ] = field(default_factory=lambda: list(STATE))
+    telemetry: Annotated[
+        Globs, Meta(description="tags of events that are telemetry: they go up last, and give way first")
+    ] = field(default_factory=lambda: list(TELEMETRY))
+
+
 class StationSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything a station can be told."""
 
@@ -172,3 +202,4 @@ class StationSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ] = None
     api: ApiSettings | None = None
     audit: AuditSettings = AuditSettings()
+    spool: SpoolSettings = SpoolSettings()

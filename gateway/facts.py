@@ -12,8 +12,9 @@ from gateway.devices.registry import Registry
 from gateway.devices.site_keys import SiteKeys
 from gateway.devices.sites import SiteBook
 from gateway.jobs.open_jobs import OpenJobs
-from gateway.metrics import Metrics
+from gateway.metrics import Labelled, Metrics
 from gateway.spool.queue import Spool
+from gateway.store.aftermath import Aftermath
 from upstream.curve import CurveKeys, fingerprint
 
 
@@ -58,6 +59,7 @@ class StationFacts:
         self.uplink: Reporting | None = None
         self.broker: Reporting | None = None
         self.downlink: Reporting | None = None
+        self.aftermath: Aftermath | None = None
         self.sites_address: str | None = None
         self.enrolled: Callable[[], Iterable[Enrolled]] = tuple
 
@@ -89,8 +91,21 @@ class StationFacts:
     async def metrics_text(self) -> str:
         """Counters and gauges in Prometheus' text format."""
         view = await self.station_view()
-        gauges = {name: float(view[name]) for name in ("devices", "present", "sites", "jobs_open", "spool_pending")}
-        return self._metrics.text(gauges)
+        gauges = {name: float(view[name]) for name in ("devices", "present", "sites", "jobs_open")}
+        ledger: list[Labelled] = []
+        for entry in await self._spool.entries() if self._spool.enabled else []:
+            labels = {"class": entry.name}
+            ledger += [
+                ("spool_accepted_total", labels, entry.accepted),
+                ("spool_delivered_total", labels, entry.delivered),
+                ("spool_pending", labels, entry.pending),
+                ("spool_pending_bytes", labels, entry.pending_bytes),
+            ]
+            ledger += [
+                ("spool_dropped_total", {**labels, "reason": reason}, count)
+                for reason, count in sorted(entry.dropped.items())
+            ]
+        return self._metrics.text(gauges, ledger)
 
     def refusals(self) -> list[tuple[str, str, str, int]]:
         """Refused input since the start, most frequent first."""
@@ -111,6 +126,10 @@ class StationFacts:
     def fleet_view(self) -> dict[str, Any]:
         """What this station is in its fleet."""
         return self._authority.view()
+
+    def damage(self) -> dict[str, Any] | None:
+        """What became of a store that was damaged."""
+        return self.aftermath.view() if self.aftermath is not None else None
 
     def now(self) -> float:
         """The time that counts, which is never behind what was certainly signed."""

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from device_agent.clock import Clock
 
 log = logging.getLogger(__name__)
+
+Labelled = tuple[str, Mapping[str, str], int]
+"""A number with its name and labels."""
 
 PEERS_NAMED = 1000
 LOG_EVERY_SECONDS = 10.0
@@ -47,10 +51,13 @@ class Metrics:
             reasons[reason] = reasons.get(reason, 0) + count
         return found
 
-    def text(self, gauges: dict[str, float]) -> str:
+    def text(self, gauges: Mapping[str, float], labelled: Sequence[Labelled] = ()) -> str:
         """Everything in Prometheus' text format (https://prometheus.io/docs/instrumenting/exposition_formats/)."""
         lines = [f"outstation_{name}_total {count}" for name, count in sorted(self.counters.items())]
         lines += [f"outstation_{name} {value:.15g}" for name, value in sorted(gauges.items())]
+        for name, labels, count in labelled:
+            pairs = ",".join(f'{key}="{value}"' for key, value in labels.items())
+            lines.append(f"outstation_{name}{{{pairs}}} {count}")
         lines += [
             f'outstation_refused_total{{link="{link}",reason="{reason}"}} {count}'
             for (link, reason), count in sorted(self.refusals.items())

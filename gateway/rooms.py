@@ -16,17 +16,19 @@ from gateway.api.audit import AuditApi
 from gateway.api.devices import ByName, DevicesApi
 from gateway.api.door import Door
 from gateway.api.events import EventsApi
+from gateway.api.fire import FireApi
 from gateway.api.fleet import FleetApi
 from gateway.api.jobs import JobsApi
 from gateway.api.operation import Operation
 from gateway.api.operators import OperatorsApi
 from gateway.api.sites import SitesApi
+from gateway.api.spool import SpoolApi
 from gateway.api.station import StationApi
 from gateway.audit.book import AuditBook
 from gateway.audit.policy_notes import PolicyNotes
 from gateway.audit.views import AuditViews
 from gateway.bus import Bus
-from gateway.checks import broker, disk, keys, refusals, trust, uplink
+from gateway.checks import broker, disk, keys, refusals, store, trust, uplink
 from gateway.config import StationSettings
 from gateway.devices.api_tokens import ApiTokens
 from gateway.devices.authority import Authority
@@ -55,15 +57,17 @@ from gateway.jobs.seal import IssuerSequence, Sealer
 from gateway.jobs.views import JobViews
 from gateway.metrics import Metrics
 from gateway.spool.inbox import Inbox
-from gateway.spool.queue import Spool
-from gateway.store.migrate import migrate
+from gateway.spool.queue import spool_of
+from gateway.spool.received import SiteLedgers
+from gateway.store.aftermath import Aftermath
+from gateway.store.opening import open_store
 from gateway.store.reader import Reader
 from gateway.store.writer import Writer
 from upstream.curve import load_or_make
 from upstream.uplink import MasterAddress
 
 Role = Literal["master", "gateway"]
-CHECKS = [disk.check, broker.check, trust.check, uplink.check, keys.check, refusals.check]
+CHECKS = [disk.check, store.check, broker.check, trust.check, uplink.check, keys.check, refusals.check]
 
 
 class Rooms:
@@ -72,11 +76,11 @@ class Rooms:
     def __init__(self, role: Role, settings: StationSettings, state_dir: Path, clock: Clock) -> None:
         name, path = settings.name, state_dir / "station.sqlite"
         self.keys = load_or_make(state_dir / "curve.key")
-        epoch = migrate(path)
+        epoch = open_store(path, clock)
         writer = self.writer = Writer(path)
         reader = self.reader = Reader(path)
         metrics = self.metrics = Metrics(clock)
-        spool = self.spool = Spool(writer, reader, epoch, enabled=bool(settings.masters))
+        spool = self.spool = spool_of(settings.spool, writer, reader, epoch)
         bus = self.bus = Bus(writer, reader, spool, metrics, clock, name)
         self.downlinks: dict[str, Downlink] = {}
         self.open_jobs = OpenJobs()
@@ -226,6 +230,7 @@ class Rooms:
             clock=clock,
             on_new_store=self.branches.site_forgot,
         )
+        self.site_ledgers = SiteLedgers(reader)
         self.facts = StationFacts(
             role=role,
             name=name,
@@ -239,6 +244,9 @@ class Rooms:
             open_jobs=self.open_jobs,
             spool=spool,
             metrics=metrics,
+        )
+        self.aftermath = self.facts.aftermath = Aftermath(
+            station=name, path=path, writer=writer, reader=reader, bus=bus, clock=clock
         )
         self.retention = Retention(
             writer=writer,
@@ -257,6 +265,7 @@ class Rooms:
         return [
             self.writer,
             self.reader,
+            self.spool,
             self.authority,
             self.epochs,
             self.registry,
@@ -269,7 +278,7 @@ class Rooms:
 
     def parts_after_recovery(self) -> list[Part]:
         """What works on jobs."""
-        return [self.collection, self.delivery, self.intake, self.retention]
+        return [self.collection, self.delivery, self.intake, self.retention, self.aftermath]
 
     def known_here(self, name: str) -> Enrolled | None:
         """One of this station's own devices, as its enrollment knows it."""
@@ -310,6 +319,8 @@ class Rooms:
             *AuditApi(AuditViews(self.reader)).operations(),
             *OperatorsApi(holder=self.policies, tokens=self.tokens, audit=self.audit).operations(),
             *EventsApi(bus=self.bus, stopping=stopping).operations(),
+            *FireApi(bus=self.bus, permission=self.permission, audit=self.audit).operations(),
+            *SpoolApi(self.spool, self.site_ledgers).operations(),
         ]
 
 

@@ -37,7 +37,7 @@ from upstream.uplink import Uplink
 log = logging.getLogger(__name__)
 
 HIGHEST_PORT = 65535
-RESTART_KEYS = ("name", "state_dir", "socket", "uplink", "sites", "broker", "jobs", "api", "audit")
+RESTART_KEYS = ("name", "state_dir", "socket", "uplink", "sites", "broker", "jobs", "api", "audit", "spool")
 LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s %(message)s"
 
 

@@ -1,8 +1,8 @@
 """Messages on the uplink: typed, bounded msgpack, one ZeroMQ frame each. Pure.
 
-A site speaks ``SiteHello``, ``Batch``, ``DeviceRecords``, ``SiteTells``, ``Reseal``, ``Echo`` and ``Bye``. A master
-answers ``SiteWelcome`` or ``SiteRefused``, ``HelloAgain``, ``Confirmed``, ``RecordsConfirmed`` and ``EchoReply``, says
-whom to believe (``SiteTrust``), and sends ``SiteJob`` and ``Cancel``.
+A site speaks ``SiteHello``, ``SiteRole``, ``Batch``, ``LedgerReport``, ``DeviceRecords``, ``SiteTells``, ``Reseal``,
+``Echo`` and ``Bye``. A master answers ``SiteWelcome`` or ``SiteRefused``, ``HelloAgain``, ``Confirmed``,
+``RecordsConfirmed`` and ``EchoReply``, says whom to believe (``SiteTrust``), and sends ``SiteJob`` and ``Cancel``.
 
 Proofs travel as the bytes they are; who believes them checks them (``device_agent.trust``), not these frames.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Many
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar, get_args
 
 import msgspec
 from msgspec import Meta, Struct
@@ -32,7 +32,14 @@ from device_agent.protocol.messages import (
     decode_value,
 )
 
-PROTOCOL = 2
+PROTOCOL = 3
+
+Stream = Literal["returns", "urgent", "state", "events", "audit", "telemetry"]
+"""What goes up with numbers of its own. Within one stream order is kept; between two of them it is not."""
+
+STREAMS: tuple[Stream, ...] = get_args(Stream)
+"""In the order in which they go up: answers and alarms first, then the newest state, then history."""
+
 CERTIFICATE_BYTES = 8192
 """Largest certificate, and largest request for one."""
 
@@ -62,14 +69,41 @@ class SiteHello(Struct, frozen=True, kw_only=True, tag="site_hello"):
 
 
 class Batch(Struct, frozen=True, tag="batch"):
-    """Items of the spool in sequence order. ``after`` is the sequence just before the first of them."""
+    """Items of one stream of the spool in sequence order.
+
+    ``after`` is the last sequence that was sent on this connection; in the first batch of a stream, where the site goes
+    on: what lies between that and the welcome's position was confirmed by another master, or has given way and is
+    counted as dropped.
+    """
 
     epoch: Session
+    stream: Stream
     after: Sequence
     items: Annotated[
         list[tuple[Sequence, Annotated[bytes, Meta(max_length=limits.ITEM_BYTES)]]],
         Meta(min_length=1, max_length=limits.BATCH_ITEMS),
     ]
+
+
+class LedgerRow(Struct, frozen=True, kw_only=True):
+    """What became of a class of items: accepted = delivered + pending + all of ``dropped``, by reason.
+
+    ``confirmed`` is how many of them the master that is told this has confirmed.
+    """
+
+    name: Literal["returns", "events", "audit", "telemetry"]
+    accepted: Sequence
+    delivered: Sequence
+    pending: Sequence
+    pending_bytes: Sequence
+    dropped: Annotated[dict[Label, Sequence], Meta(max_length=32)] = {}
+    confirmed: Sequence = 0
+
+
+class LedgerReport(Struct, frozen=True, tag="ledger_report"):
+    """The site's ledger, so that a master can reconcile it with what it holds."""
+
+    rows: Annotated[list[LedgerRow], Meta(min_length=1, max_length=4)]
 
 
 class DeviceRecord(Struct, frozen=True, kw_only=True):
@@ -159,6 +193,12 @@ class Echo(Struct, frozen=True, tag="echo"):
     nonce: Sequence
 
 
+class SiteRole(Struct, frozen=True, tag="site_role"):
+    """Whether this master gets the site's spool (active) or stands by; either may order. Said again when it changes."""
+
+    active: bool
+
+
 class Bye(Struct, frozen=True, tag="bye"):
     """The site stops; what it has not sent stays on its disk."""
 
@@ -167,7 +207,8 @@ class SiteWelcome(Struct, frozen=True, tag="site_welcome"):
     """The site is accepted here: where its spool and its registry go on."""
 
     master: Label
-    confirmed: Sequence
+    positions: Annotated[dict[Stream, Sequence], Meta(max_length=len(STREAMS))]
+    """The last sequence on disk here, of each stream; what is not in it starts at 0."""
     revision: Sequence
 
 
@@ -187,9 +228,10 @@ class HelloAgain(Struct, frozen=True, tag="hello_again"):
 
 
 class Confirmed(Struct, frozen=True, tag="confirmed"):
-    """Every item up to this sequence is on the master's disk."""
+    """Every item of a stream up to this sequence is on the master's disk."""
 
     epoch: Session
+    stream: Stream
     sequence: Sequence
 
 
@@ -230,7 +272,7 @@ class EchoReply(Struct, frozen=True, tag="echo_reply"):
     nonce: Sequence
 
 
-FromSite = SiteHello | Batch | DeviceRecords | SiteTells | Reseal | Echo | Bye
+FromSite = SiteHello | Batch | LedgerReport | DeviceRecords | SiteTells | Reseal | SiteRole | Echo | Bye
 FromMaster = (
     SiteWelcome | SiteRefused | HelloAgain | Confirmed | RecordsConfirmed | EchoReply | SiteTrust | SiteJob | Cancel
 )

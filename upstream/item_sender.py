@@ -1,19 +1,22 @@
-"""Sends the spool up to one master, in order, as far as that master has room; what it confirms is let go.
+"""Sends the spool up to one master, stream by stream, as far as that master has room; what it confirms is let go.
 
-It keeps nothing: where it goes on is what the master said in its welcome.
+It keeps nothing: where it goes on is what the master said in its welcome. What goes first is decided before each batch,
+so that an alarm waits for one batch of history at most.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable
 
 from device_agent.errors import OutstationError
 from device_agent.protocol import limits
 from upstream import frames
 from upstream.dealer import LinkLost
+from upstream.frames import STREAMS, Stream
+from upstream.link_budget import LinkBudget
 from upstream.ports import Outgoing
 
 log = logging.getLogger(__name__)
@@ -23,12 +26,20 @@ Send = Callable[[frames.FromSite], Awaitable[None]]
 
 
 class ItemSender:
-    """The items' way up over one connection."""
+    """The items' way up over one connection to a master, which is known by its key.
 
-    def __init__(self, outgoing: Outgoing) -> None:
+    ``run`` may be cancelled and run again: it goes on behind what it sent.
+    """
+
+    def __init__(self, outgoing: Outgoing, budget: LinkBudget, master: str) -> None:
         self._outgoing = outgoing
-        self._confirmed = 0
+        self._budget = budget
+        self._master = master
+        self._confirmed: Counter[Stream] = Counter()
+        self._sent: Counter[Stream] = Counter()
+        self._gone: Counter[Stream] = Counter()
         self._confirmation = asyncio.Event()
+        self._room = asyncio.Event()
 
     async def begin(self, welcome: frames.SiteWelcome, *, rolled_back: bool) -> None:
         """Go on where the master says. Raises ``LinkLost`` when it knows more of this store than is in it.
@@ -36,56 +47,79 @@ class ItemSender:
         ``rolled_back``: what else is kept beside the items shows so already.
         """
         try:
-            if rolled_back or not await self._outgoing.reaches(welcome.confirmed):
+            if rolled_back or not await self._outgoing.reaches(welcome.positions):
                 # A store restored from a backup would number new items as old ones, which the master has had.
                 await self._outgoing.renew_epoch()
                 raise LinkLost("the master knows more of this store than is in it: going on under a new epoch")
         except OutstationError as error:
             raise LinkLost(f"the spool cannot be read: {error.what}") from None
-        self._confirmed = welcome.confirmed
-        await self._let_go(welcome.confirmed)
+        self._confirmed, self._sent = Counter(welcome.positions), Counter(welcome.positions)
+        self._gone = Counter()
+        self._confirmation.set()
 
-    async def confirmed(self, frame: frames.Confirmed) -> None:
-        """The master has everything up to there on disk."""
-        if frame.epoch == self._outgoing.epoch and frame.sequence > self._confirmed:
-            self._confirmed = frame.sequence
-            await self._let_go(frame.sequence)
+    def confirmed(self, frame: frames.Confirmed) -> None:
+        """The master has everything of a stream up to there on disk."""
+        if frame.epoch == self._outgoing.epoch and frame.sequence > self._confirmed[frame.stream]:
+            self._confirmed[frame.stream] = frame.sequence
             self._confirmation.set()
+            self._room.set()
 
     async def emptied(self) -> None:
         """Return when nothing is left to send. The caller bounds it."""
-        while await self._outgoing.read(seen := self._confirmed):
-            if self._confirmed == seen:
-                self._confirmation.clear()
-                await self._confirmation.wait()
+        for stream in STREAMS:
+            while await self._outgoing.read(stream, seen := self._confirmed[stream], 1):
+                if self._confirmed[stream] == seen:
+                    self._room.clear()
+                    await self._room.wait()
 
     async def run(self, send: Send) -> None:
         """Send until cancelled. Raises ``LinkLost``."""
-        sent = self._confirmed
-        under_way: deque[int] = deque()
+        under_way: deque[tuple[Stream, int]] = deque()
         while True:
+            await self._budget.room()
             self._outgoing.changed.clear()
-            try:
-                items = await self._outgoing.read(sent)
-            except OutstationError as error:
-                raise LinkLost(f"the spool cannot be read: {error.what}") from None
-            if not items:
+            batch = await self._next()
+            if batch is None:
                 await self._outgoing.changed.wait()
                 continue
-            await send(frames.Batch(self._outgoing.epoch, sent, items))
-            sent = items[-1][0]
-            under_way.append(sent)
+            await send(batch)
+            stream, last = batch.stream, batch.items[-1][0]
+            self._sent[stream] = last
+            self._budget.spend(sum(len(body) for _, body in batch.items))
+            under_way.append((stream, last))
             # Counted in batches, as the master does: a batch of large items holds few of them.
             while len(under_way) >= limits.BATCHES_IN_FLIGHT:
-                if under_way[0] <= self._confirmed:
+                stream, sequence = under_way[0]
+                if sequence <= self._confirmed[stream]:
                     under_way.popleft()
                     continue
-                self._confirmation.clear()
-                await self._confirmation.wait()
+                self._room.clear()
+                await self._room.wait()
 
-    async def _let_go(self, sequence: int) -> None:
+    async def let_go(self) -> None:
+        """Let go of what is confirmed, until cancelled: off the way of what is sent, and all at once."""
+        while True:
+            await self._confirmation.wait()
+            self._confirmation.clear()
+            for stream, sequence in list(self._confirmed.items()):
+                if sequence <= self._gone[stream]:
+                    continue
+                try:
+                    await self._outgoing.confirm(stream, sequence, self._master)
+                    self._gone[stream] = sequence
+                except OutstationError as error:
+                    # What is confirmed but still on disk is let go with the next confirmation.
+                    log.error("confirmed items could not be let go stream=%s error=%s", stream, error.found)
+
+    async def _next(self) -> frames.Batch | None:
+        """The next batch of the first stream that has any."""
         try:
-            await self._outgoing.confirm(sequence)
+            while (stream := await self._outgoing.next_stream(self._sent)) is not None:
+                after = self._sent[stream]
+                items = await self._outgoing.read(stream, after, self._budget.most_bytes)
+                # What was to be read may have given way meanwhile.
+                if items:
+                    return frames.Batch(self._outgoing.epoch, stream, after, items)
         except OutstationError as error:
-            # What is confirmed but still on disk is let go with the next confirmation.
-            log.error("confirmed items could not be let go sequence=%d error=%s", sequence, error.what)
+            raise LinkLost(f"the spool cannot be read: {error.what}") from None
+        return None

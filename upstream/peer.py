@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from dataclasses import dataclass, field
 
 from device_agent.protocol import limits
@@ -10,6 +11,10 @@ from upstream import frames
 
 QUEUED_FRAMES = limits.BATCHES_IN_FLIGHT * 4
 """Frames of one site that wait for a commit."""
+
+
+Work = frames.Batch | frames.LedgerReport | frames.DeviceRecords | frames.SiteTells
+"""What is put on disk, one after another."""
 
 
 @dataclass
@@ -26,9 +31,13 @@ class Peer:
     certificate: bytes
     accepted: bool
     heard: float
-    work: asyncio.Queue[frames.Batch | frames.DeviceRecords | frames.SiteTells | None] = field(
-        default_factory=lambda: asyncio.Queue(maxsize=QUEUED_FRAMES)
-    )
+    work: asyncio.Queue[Work | None] = field(default_factory=lambda: asyncio.Queue(maxsize=QUEUED_FRAMES))
+    positions: Counter[frames.Stream] = field(default_factory=Counter)
+    """The last sequence of each stream that is on disk here."""
+    chain: dict[frames.Stream, int] = field(default_factory=dict)
+    """The last sequence of each stream that came on this connection."""
     welcome: bool = False
+    active: bool = False
+    """Whether it says that this master gets its spool."""
     told: frames.SiteTrust = field(default_factory=frames.SiteTrust)
     """What it was told of whom to believe, since it is welcome."""

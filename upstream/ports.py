@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Literal, Protocol
 
 from device_agent.protocol.links import Parcel
-from upstream.frames import DeviceRecord, SiteTrust, Told
+from upstream.frames import DeviceRecord, LedgerRow, SiteTrust, Stream, Told
 
 KeyState = Literal["pending", "accepted", "rejected", "denied"]
 
@@ -23,7 +23,7 @@ class Refusals(Protocol):
 
 
 class Outgoing(Protocol):
-    """A gateway's spool: what must still go up, in order."""
+    """A gateway's spool: what must still go up, stream by stream, each in order."""
 
     @property
     def epoch(self) -> str:
@@ -33,14 +33,20 @@ class Outgoing(Protocol):
     def changed(self) -> asyncio.Event:
         """Set after items were added."""
 
-    async def read(self, after: int) -> list[tuple[int, bytes]]:
+    async def next_stream(self, sent: Mapping[Stream, int]) -> Stream | None:
+        """The first stream, in the order in which they go up, that has items after those sent; None for none."""
+
+    async def read(self, stream: Stream, after: int, most_bytes: int = ...) -> list[tuple[int, bytes]]:
         """The next items after a sequence, one batch at most; empty when there are none."""
 
-    async def confirm(self, sequence: int) -> None:
-        """A master has everything up to this sequence on disk."""
+    async def confirm(self, stream: Stream, sequence: int, master: str) -> None:
+        """A master, known by its key, has everything of a stream up to this sequence on disk."""
 
-    async def reaches(self, sequence: int) -> bool:
-        """Whether this store ever gave out a sequence that high."""
+    async def reaches(self, positions: Mapping[Stream, int]) -> bool:
+        """Whether this store ever gave out sequences that high."""
+
+    async def report(self, master: str) -> list[LedgerRow]:
+        """The ledger, as a master is told it."""
 
     async def renew_epoch(self) -> None:
         """Number from now on under another name."""
@@ -65,7 +71,7 @@ class JobIntake(Protocol):
     """Where jobs from above are taken in."""
 
     async def accept_from_above(self, parcel: Parcel, remaining: float, master: str) -> None:
-        """Take a job; returns when it is on disk or was refused and counted."""
+        """Take a job from the master with this CURVE key; returns when it is on disk or was refused and counted."""
 
     async def cancel_from_above(self, jid: str) -> None:
         """A master cancelled a job."""
@@ -74,11 +80,14 @@ class JobIntake(Protocol):
 class Inbox(Protocol):
     """Where a master keeps what its sites send."""
 
-    async def position(self, site: str, epoch: str) -> tuple[int, int]:
-        """The last sequence and the last registry revision on disk here for this site's epoch; 0 for none."""
+    async def position(self, site: str, epoch: str) -> tuple[dict[Stream, int], int]:
+        """The last sequence of each stream and the last registry revision on disk here for this site's epoch."""
 
-    async def commit(self, site: str, epoch: str, items: list[tuple[int, bytes]]) -> int:
+    async def commit(self, site: str, epoch: str, stream: Stream, items: list[tuple[int, bytes]]) -> int:
         """Put items on disk, each at most once whatever is repeated; returns the last sequence on disk."""
+
+    async def keep_ledger(self, site: str, rows: Sequence[LedgerRow]) -> None:
+        """Keep what a site says of its ledger."""
 
     async def commit_records(self, site: str, epoch: str, records: list[DeviceRecord]) -> int:
         """Put registry rows on disk; returns the last revision on disk."""
@@ -107,6 +116,9 @@ class SiteWatch(Protocol):
 
     async def site_up(self, site: str, release: str, address: str) -> None:
         """A site is welcome and connected."""
+
+    def site_role(self, site: str, active: bool) -> None:
+        """A site says whether this master gets its spool, or stands by."""
 
     def site_heard(self, site: str) -> None:
         """A site said anything."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -21,9 +22,10 @@ from device_agent.protocol import limits
 from device_agent.protocol.links import Parcel
 from device_agent.protocol.messages import Cancel
 from upstream import frames
-from upstream.curve import ZAP_DOMAIN, CurveKeys, ZapAnswerer, fingerprint
+from upstream.curve import CurveKeys, ZapAnswerer, fingerprint
 from upstream.peer import QUEUED_FRAMES, Peer
 from upstream.ports import Admission, AskSeal, Inbox, KeyState, Refusals, SiteWatch, TrustBelow
+from upstream.router import bound_router
 
 log = logging.getLogger(__name__)
 
@@ -80,29 +82,11 @@ class Sites(Part):
         self._context.set(zmq.MAX_SOCKETS, 1023)
         zap = ZapAnswerer(self._context, self._admission, self._refusals, self._clock)
         zap.open()
-        socket = self._context.socket(zmq.ROUTER)
-        socket.linger = 0
-        socket.router_mandatory = True
-        socket.sndhwm = socket.rcvhwm = 1000
-        socket.maxmsgsize = limits.UPLINK_FRAME_BYTES
-        socket.curve_server = True
-        socket.curve_secretkey = self._keys.secret.encode("ascii")
-        socket.zap_domain = ZAP_DOMAIN.encode("ascii")
-        socket.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)
-        socket.heartbeat_ivl, socket.heartbeat_timeout, socket.heartbeat_ttl = 15_000, 45_000, 45_000
         try:
-            socket.bind(self._listen)
-        except zmq.ZMQError as error:
+            socket = self._socket = bound_router(self._context, self._keys, self._listen)
+        except ConfigInvalid:
             zap.close()
-            socket.close(linger=0)
-            raise ConfigInvalid(
-                "the address for sites cannot be used",
-                where="sites.listen",
-                found=f"{self._listen}: {error}",
-                allowed="tcp://ADDRESS:PORT that is free on this machine",
-                hint="choose another port, or stop what uses this one: ss -ltnp",
-            ) from None
-        self._socket = socket
+            raise
         self.address = socket.getsockopt_string(zmq.LAST_ENDPOINT)
         if self._trust is not None:
             self._trust.on_change(self.trust_changed)
@@ -200,14 +184,18 @@ class Sites(Part):
         match frame:
             case frames.Echo(nonce=nonce):
                 await self._send(peer, frames.EchoReply(nonce))
+            case frames.SiteRole(active=active):
+                peer.active = active
+                if self._by_site.get(peer.site) is peer:
+                    self._watch.site_role(peer.site, active)
             case frames.Bye():
                 self._drop(peer, "the site stopped")
             case frames.Reseal(jid=jid, site=site, reason=reason):
                 if not self._speaks_for(peer, site):
                     raise Refused("foreign_site", f"{peer.site} speaks for {site}")
                 await self._ask_seal(site, jid, reason)
-            case frames.Batch() | frames.DeviceRecords() | frames.SiteTells():
-                if not isinstance(frame, frames.SiteTells) and frame.epoch != peer.epoch:
+            case frames.Batch() | frames.LedgerReport() | frames.DeviceRecords() | frames.SiteTells():
+                if isinstance(frame, frames.Batch | frames.DeviceRecords) and frame.epoch != peer.epoch:
                     raise Refused("wrong_epoch", f"{frame.epoch} is not the epoch of the hello")
                 try:
                     peer.work.put_nowait(frame)
@@ -288,8 +276,9 @@ class Sites(Part):
             # It may be in the middle of a commit: where the site goes on is known when that is done.
             await asyncio.wait({predecessor})
         try:
-            confirmed, revision = await self._inbox.position(peer.site, peer.epoch)
-            await self._send(peer, frames.SiteWelcome(self._station, confirmed, revision))
+            positions, revision = await self._inbox.position(peer.site, peer.epoch)
+            peer.positions = Counter(positions)
+            await self._send(peer, frames.SiteWelcome(self._station, positions, revision))
             if self._by_site.get(peer.site) is not peer:
                 return
             # First whom to believe, then the jobs.
@@ -298,7 +287,9 @@ class Sites(Part):
             while (frame := await peer.work.get()) is not None:
                 try:
                     if isinstance(frame, frames.Batch):
-                        confirmed = await self._commit_items(peer, frame, confirmed)
+                        await self._commit_items(peer, frame)
+                    elif isinstance(frame, frames.LedgerReport):
+                        await self._inbox.keep_ledger(peer.site, frame.rows)
                     elif isinstance(frame, frames.SiteTells):
                         await self._keep_told(peer, frame)
                     else:
@@ -315,14 +306,16 @@ class Sites(Part):
             self._refusals.refused("uplink", "not_kept", who, error.what)
             self._drop(peer, "what it sent could not be kept")
 
-    async def _commit_items(self, peer: Peer, batch: frames.Batch, confirmed: int) -> int:
-        if batch.after > confirmed:
-            raise Refused("gap", f"items after {batch.after}, but {confirmed} is the last one here")
+    async def _commit_items(self, peer: Peer, batch: frames.Batch) -> None:
+        stream, confirmed = batch.stream, peer.positions[batch.stream]
+        last = peer.chain.get(stream)
+        if last is not None and batch.after > last:
+            raise Refused("gap", f"{stream} after {batch.after}, but {last} was the last one on this connection")
+        peer.chain[stream] = max(last or 0, batch.items[-1][0])
         fresh = [(sequence, item) for sequence, item in batch.items if sequence > confirmed]
         if fresh:
-            confirmed = await self._inbox.commit(peer.site, peer.epoch, fresh)
-        await self._send(peer, frames.Confirmed(peer.epoch, confirmed))
-        return confirmed
+            confirmed = peer.positions[stream] = await self._inbox.commit(peer.site, peer.epoch, stream, fresh)
+        await self._send(peer, frames.Confirmed(peer.epoch, stream, confirmed))
 
     async def _begin_trust(self, peer: Peer) -> None:
         peer.welcome = True

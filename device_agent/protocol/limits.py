@@ -23,6 +23,12 @@ VALUE_DEPTH = 16
 VALUE_TEXT_BYTES = 128 * 1024
 """How deep a return value may nest, and how much text a function may return before it is cut and marked."""
 
+EVENT_DATA_BYTES = 64 * 1024
+"""Largest data of an event that is fired from outside, encoded."""
+
+EVENTS_AT_ONCE = 1000
+"""Most events in one request."""
+
 TARGET_CHARACTERS = 128 * 1024
 """Longest target expression; a list of 8,000 device ids fits."""
 

@@ -9,6 +9,8 @@ from functools import lru_cache
 PRESENCE_CHANGE = "salt/presence/change"
 AUTH = "salt/auth"
 KEY = "salt/key"
+OWN = ("outstation", "salt/auth", "salt/job", "salt/key", "salt/minion", "salt/presence")
+"""What only the station itself says: a tag that is one of these, or begins with one and a slash."""
 
 
 def job_new(jid: str) -> str:
@@ -39,6 +41,26 @@ def device_cloned(device: str) -> str:
 def site_change(site: str) -> str:
     """A site came or went, seen from a station above it."""
     return f"outstation/site/{site}/change"
+
+
+def site_twin(site: str) -> str:
+    """Two gateways run with the store of one site."""
+    return f"outstation/site/{site}/twin"
+
+
+def station_damaged(station: str) -> str:
+    """A station found its store damaged and went on with what could be read of it."""
+    return f"outstation/station/{station}/damaged"
+
+
+def master_rolled_back(master: str) -> str:
+    """A master knows less than it once said: it was restored from a backup. Told by the gateway that saw it."""
+    return f"outstation/master/{master}/rolled_back"
+
+
+def is_own(tag: str) -> bool:
+    """Whether only the station itself fires this tag."""
+    return any(tag == own or tag.startswith(f"{own}/") for own in OWN)
 
 
 @lru_cache(maxsize=512)

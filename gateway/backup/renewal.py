@@ -18,6 +18,7 @@ from device_agent.protocol.messages import AuditRecord, encode
 from device_agent.trust.epochs import EPOCH_MAX, GROUP_KEY_BYTES
 from gateway.audit.book import bounded, keeping
 from gateway.backup.refusals import BackupRefused
+from gateway.spool.ledger import accepted
 from gateway.store.migrate import migrate
 
 EPOCHS_SKIPPED: Final = 65_536
@@ -65,6 +66,7 @@ def renew_store(store: Path, told: Restoration) -> None:
         why="with new keys" if told.new_keys else "with its keys",
     )
     adding, rows = keeping([record])
+    body = encode(record)
     with closing(sqlite3.connect(store, isolation_level=None)) as connection:
         for pragma in ("synchronous=FULL", "secure_delete=ON"):
             connection.execute(f"PRAGMA {pragma}")
@@ -79,7 +81,8 @@ def renew_store(store: Path, told: Restoration) -> None:
         )
         _renew_group_key(connection, told)
         connection.executemany(adding, rows)
-        connection.execute("INSERT INTO spool (kind, body) VALUES (?, ?)", ("auditrecord", encode(record)))
+        connection.execute("INSERT INTO spool_audit (body) VALUES (?)", (body,))
+        connection.executemany(*accepted("audit", 1, len(body)))
         connection.execute("COMMIT")
 
 

@@ -41,5 +41,8 @@ class Facts(Protocol):
     def fleet_view(self) -> dict[str, Any]:
         """What this station is in its fleet, as the API shows it."""
 
+    def damage(self) -> dict[str, Any] | None:
+        """What became of a store that was damaged; None when it was not."""
+
     def now(self) -> float:
         """The time that counts, in seconds since 1970."""

@@ -70,20 +70,20 @@ def value(text: str) -> Any:
     ):
         return text
     try:
-        return parsed if _carried(parsed) else text
+        return parsed if carried(parsed) else text
     except RecursionError:
         raise UsageInvalid("an argument contains itself", found=text) from None
 
 
-def _carried(parsed: object) -> bool:
+def carried(parsed: object) -> bool:
     """Whether JSON can carry it: no dates, sets, bytes, infinities."""
     if isinstance(parsed, float):
         return math.isfinite(parsed)
     if isinstance(parsed, list):
-        return all(map(_carried, parsed))
+        return all(map(carried, parsed))
     if isinstance(parsed, dict):
         for key in parsed:
             if not isinstance(key, str):
                 raise UsageInvalid(f"a key in an argument must be text: write '{key}' in quotes, found {key!r}")
-        return all(map(_carried, parsed.values()))
+        return all(map(carried, parsed.values()))
     return parsed is None or isinstance(parsed, (str, bool, int))

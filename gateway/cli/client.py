@@ -196,6 +196,12 @@ class StationClient:
         for line in self._lines("/events", query):
             yield _decoded(decoder, line)
 
+    def fire(self, tag: str, data: Mapping[str, Any]) -> views.EventView:
+        """Fire an event; it is on the station's disk when this returns."""
+        body = {"events": [{"tag": tag, "data": data}]}
+        (fired,) = self._ask("POST", "/events", views.FiredList, body=body).events
+        return fired
+
     def findings(self) -> list[views.Finding]:
         """What every check of the station finds now."""
         return self._ask("GET", "/check", views.FindingList).findings

@@ -28,11 +28,13 @@ from gateway.cli import (
     demo,
     devices,
     events,
+    fire,
     fleet,
     jobs,
     keys,
     run,
     sites,
+    spool,
     swarm,
     tokens,
 )
@@ -51,6 +53,8 @@ COMMANDS = [
     "operators",
     "audit",
     "events",
+    "fire",
+    "spool",
     "check",
     "master",
     "gateway",
@@ -145,6 +149,8 @@ app.add_typer(keys.app, name="keys")
 app.add_typer(tokens.app, name="operators")
 app.add_typer(audit.app, name="audit")
 events.add(app)
+fire.add(app)
+app.add_typer(spool.app, name="spool")
 check.add(app)
 daemons.add(app)
 app.add_typer(fleet.app, name="fleet")

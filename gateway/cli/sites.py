@@ -109,7 +109,7 @@ def show(
                 ("version", safe(found.version or "-")),
                 ("fingerprint", safe(found.fingerprint or "-")),
                 ("address", safe(found.address or "-")),
-                ("confirmed", f"up to sequence {number(found.confirmed_sequence)}"),
+                ("confirmed", ", ".join(f"{stream} {at:,}" for stream, at in found.confirmed.items()) or "-"),
             ]
         )
     return EXIT_OK

@@ -134,7 +134,7 @@ class SiteView(Struct, frozen=True):
     version: str | None = None
     fingerprint: str | None = None
     address: str | None = None
-    confirmed_sequence: int | None = None
+    confirmed: dict[str, int] = {}
 
 
 class Revoked(Struct, frozen=True):
@@ -151,6 +151,12 @@ class EventView(Struct, frozen=True):
     data: dict[str, Any] = {}
     stamp: str = field(default="", name="_stamp")
     site: str | None = None
+
+
+class FiredList(Struct, frozen=True):
+    """Events that were accepted."""
+
+    events: list[EventView]
 
 
 class Finding(Struct, frozen=True):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from device_agent.clock import Clock
@@ -15,29 +15,35 @@ from gateway.devices.registry import Registry
 from gateway.devices.site_keys import SiteKeys
 from gateway.store.reader import Reader
 from gateway.store.writer import Statement, StoreFailed, Writer
+from upstream.frames import Stream
 
 log = logging.getLogger(__name__)
 
+_PUT_SITE = (
+    "INSERT INTO sites (site, epoch, revision) VALUES (?, ?, ?)"
+    " ON CONFLICT (site) DO UPDATE SET epoch=excluded.epoch, revision=excluded.revision"
+)
 _PUT_POSITION = (
-    "INSERT INTO sites (site, epoch, confirmed, revision) VALUES (?, ?, ?, ?) ON CONFLICT (site) DO UPDATE"
-    " SET epoch=excluded.epoch, confirmed=excluded.confirmed, revision=excluded.revision"
+    "INSERT INTO site_positions (site, stream, epoch, sequence) VALUES (?, ?, ?, ?)"
+    " ON CONFLICT (site, stream) DO UPDATE SET epoch=excluded.epoch, sequence=excluded.sequence"
 )
 
 
 @dataclass
 class Site:
-    """A site below. Times are wall seconds, ``dark_since`` monotonic."""
+    """A site below. Times are wall seconds, ``dark_since`` monotonic; ``positions`` are of ``epoch`` alone."""
 
     name: str
     epoch: str
-    confirmed: int
     revision: int
     release: str
     address: str
     since: float
     last_seen: float
     connected: bool = False
+    active: bool = False
     dark_since: float = 0.0
+    positions: dict[Stream, int] = field(default_factory=dict)
 
 
 async def _nobody(site: str) -> None:
@@ -65,11 +71,15 @@ class SiteBook(Part):
         """Load the sites; all are dark until heard."""
         now = self._clock.monotonic()
         for row in await self._reader.rows(
-            "SELECT site, epoch, confirmed, revision, release, address, since, last_seen FROM sites"
+            "SELECT site, epoch, revision, release, address, since, last_seen FROM sites"
         ):
             entry = Site(*row)
             entry.dark_since = now
             self._sites[entry.name] = entry
+        for site, stream, sequence in await self._reader.rows(
+            "SELECT site, stream, sequence FROM site_positions JOIN sites USING (site, epoch)"
+        ):
+            self._sites[site].positions[stream] = sequence
 
     def on_up(self, call: Callable[[str], Awaitable[None]]) -> None:
         """Call with a site's name whenever it is welcome."""
@@ -78,22 +88,43 @@ class SiteBook(Part):
     def get(self, site: str) -> Site:
         """What is known of a site; a new one is dark and has sent nothing."""
         if site not in self._sites:
-            self._sites[site] = Site(site, "", 0, 0, "", "", 0.0, 0.0, dark_since=self._clock.monotonic())
+            self._sites[site] = Site(site, "", 0, "", "", 0.0, 0.0, dark_since=self._clock.monotonic())
         return self._sites[site]
 
-    def position_statement(self, site: str, epoch: str, confirmed: int, revision: int) -> Statement:
-        """The statement that puts a site's position on disk, to be committed with what it stands for."""
-        return (_PUT_POSITION, [(site, epoch, confirmed, revision)])
+    def position_statements(
+        self, site: str, epoch: str, positions: Mapping[Stream, int], revision: int
+    ) -> list[Statement]:
+        """The statements that put a site's position on disk, to be committed with what it stands for."""
+        return [
+            (_PUT_SITE, [(site, epoch, revision)]),
+            (_PUT_POSITION, [(site, stream, epoch, sequence) for stream, sequence in positions.items()]),
+        ]
+
+    def moved(self, site: str, epoch: str, positions: Mapping[Stream, int], revision: int) -> None:
+        """A position is on disk."""
+        entry = self.get(site)
+        if entry.epoch != epoch:
+            entry.epoch, entry.positions = epoch, {}
+        entry.positions |= positions
+        entry.revision = revision
 
     async def site_up(self, site: str, release: str, address: str) -> None:
         """A site is welcome and connected."""
         entry = self.get(site)
         now = self._clock.wall()
+        entry.active = False
         entry.connected, entry.release, entry.address, entry.since, entry.last_seen = True, release, address, now, now
         log.info("site up site=%s address=%s", site, address)
         await self._write(entry)
         await self._bus.fire([self._bus.event(tags.site_change(site), {"site": site, "connected": True})])
         await self._on_up(site)
+
+    def site_role(self, site: str, active: bool) -> None:
+        """A site says whether this master gets its spool, or stands by."""
+        entry = self.get(site)
+        if entry.connected and entry.active != active:
+            entry.active = active
+            log.info("site role site=%s role=%s", site, "active" if active else "standby")
 
     def site_heard(self, site: str) -> None:
         """A site said anything."""
@@ -118,6 +149,7 @@ class SiteBook(Part):
         return {
             "site": site,
             "connected": entry.connected,
+            "role": ("active" if entry.active else "standby") if entry.connected else "",
             "since": entry.since,
             "last_seen": entry.last_seen,
             "devices": len(devices),
@@ -125,7 +157,7 @@ class SiteBook(Part):
             "version": entry.release,
             "fingerprint": key.view()["fingerprint"] if key else "",
             "address": entry.address,
-            "confirmed_sequence": entry.confirmed,
+            "confirmed": dict(entry.positions),
         }
 
     async def _down(self, entry: Site, why: str) -> None:

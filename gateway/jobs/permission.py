@@ -7,9 +7,11 @@ could match as well, so a job of an operator with limited targets is narrowed to
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from dataclasses import replace as dataclass_replace
 from fnmatch import translate
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -36,6 +38,10 @@ from gateway.metrics import Metrics
 from gateway.store.writer import Statement
 
 REASON_CHARACTERS = 500
+FIRE = "event.send"
+"""What firing an event is to the policy: Salt's function for it, with the tag and the data as arguments."""
+
+TAGS_NAMED = 5
 _plain_word = re.compile(r"[A-Za-z0-9_.:*?\[\]!-]+")
 
 
@@ -169,6 +175,21 @@ class Permission:
             )
         return self._audit.statements([_deed(operator, job, "allow", "", action="release")])
 
+    async def firing(self, operator: Operator, events: Sequence[tuple[str, Mapping[str, Any]]]) -> list[Statement]:
+        """The audit row of events that somebody fires, each a tag with data. Raises ``PolicyRefused``."""
+        named = [tag for tag, _ in events[:TAGS_NAMED]]
+        subject = ", ".join(named) + (f" and {len(events) - TAGS_NAMED} more" if len(events) > TAGS_NAMED else "")
+        deed = Deed(user=operator.name, door=operator.door, action="fire", subject=subject, verdict="allow", fun=FIRE)
+        now = self._clock.wall()
+        for tag, data in events:
+            verdict = self._policy().judge(operator, FIRE, [tag, data], {}, [], [self._site], now)
+            if isinstance(verdict, Hold):
+                verdict = Deny("an event cannot wait for a release", f"a rule for {FIRE} without hold")
+            if isinstance(verdict, Deny):
+                await self._audit.write([dataclass_replace(deed, verdict="deny", why=verdict.why)])
+                raise self._refused(operator, verdict, f"{FIRE} {tag}"[:REASON_CHARACTERS])
+        return self._audit.statements([deed])
+
     def _meant(self, target: Target) -> list[Device]:
         return [device for device in self._registry.everything() if target.matches(device.id, device.grains)]
 
@@ -185,8 +206,11 @@ class Permission:
         return not verdict.sites or any(matches_any(verdict.sites, leaf) for leaf in leaves)
 
     def _refusal(self, operator: Operator, job: Job, verdict: Deny, before: str = "") -> PolicyRefused:
-        policy = self._policy()
         asked = f"{before}{call_text(job.fun, job.arg, job.kwarg)} on {_target_text(job)}"[:REASON_CHARACTERS]
+        return self._refused(operator, verdict, asked)
+
+    def _refused(self, operator: Operator, verdict: Deny, asked: str) -> PolicyRefused:
+        policy = self._policy()
         if not operator.may("run"):
             return not_allowed(policy, operator, "run", asked)
         where = f"a rule in {policy.source}" if policy.source else "a policy file with a rule for it"

@@ -7,25 +7,66 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar
 
+from device_agent.parts import Part
 from device_agent.protocol import limits
-from device_agent.protocol.messages import Item, encode
+from device_agent.protocol.messages import Item
+from gateway.config import SpoolSettings
+from gateway.spool import ledger
+from gateway.spool.budget import MEGABYTE, Budget
+from gateway.spool.streams import CLASS_OF, Class, Row, Rules
 from gateway.store.reader import Reader
 from gateway.store.writer import Statement, Writer
+from upstream.frames import STREAMS, LedgerRow, Stream
 
-_ADD = "INSERT INTO spool (kind, body) VALUES (?, ?)"
+_ADD: Mapping[Stream, str] = {stream: f"INSERT INTO spool_{stream} (body) VALUES (?)" for stream in STREAMS}  # noqa: S608 - the six names of this program
+_WAITING = "SELECT " + ", ".join(f"EXISTS (SELECT 1 FROM spool_{stream} WHERE sequence > ?)" for stream in STREAMS)  # noqa: S608 - the names again
+_ADD_STATE = "INSERT INTO spool_state (key, body) VALUES (?, ?)"
 
 
-class Spool:
+def spool_of(settings: SpoolSettings, writer: Writer, reader: Reader, epoch: str) -> Spool:
+    """The spool that the settings ask for. It keeps nothing until it is ``enabled``."""
+    most: dict[Class, int] = {
+        "returns": settings.returns_megabytes * MEGABYTE,
+        "events": settings.events_megabytes * MEGABYTE,
+        "audit": settings.audit_megabytes * MEGABYTE,
+        "telemetry": settings.telemetry_megabytes * MEGABYTE,
+    }
+    rules = Rules(urgent=settings.urgent, state=settings.state, telemetry=settings.telemetry)
+    return Spool(writer, reader, epoch, enabled=False, rules=rules, budget=Budget(most))
+
+
+class Spool(Part):
     """Implements ``upstream.ports.Outgoing``. On a station without masters it keeps nothing: nobody would take it."""
 
-    def __init__(self, writer: Writer, reader: Reader, epoch: str, *, enabled: bool) -> None:
+    name: ClassVar[str] = "spool"
+
+    def __init__(
+        self,
+        writer: Writer,
+        reader: Reader,
+        epoch: str,
+        *,
+        enabled: bool,
+        rules: Rules | None = None,
+        budget: Budget | None = None,
+    ) -> None:
         self._writer = writer
         self._reader = reader
         self._epoch = epoch
+        self._rules = rules or Rules()
+        self.budget = budget or Budget()
+        self._handed_out: Counter[Stream] = Counter()
         self._changed = asyncio.Event()
         self.enabled = enabled
+
+    async def open(self) -> None:
+        """Learn how full it is."""
+        await self._measure()
 
     @property
     def epoch(self) -> str:
@@ -37,50 +78,92 @@ class Spool:
         """Set after items were added."""
         return self._changed
 
+    @property
+    def path(self) -> Path:
+        """The file that it is in."""
+        return self._reader.path
+
     def adding(self, items: Sequence[Item]) -> list[Statement]:
-        """The statements that add items; commit them with what they tell of, then call ``added``."""
+        """The statements that add items; commit them with what they tell of, then call ``added``.
+
+        Raises ``SpoolFull`` when the class is one that refuses and its budget is used up.
+        """
         return self.adding_encoded(self.encoded(items))
 
-    def encoded(self, items: Sequence[Item]) -> list[tuple[str, bytes]]:
+    def encoded(self, items: Sequence[Item]) -> list[Row]:
         """Items as rows of the spool."""
-        return [(type(item).__name__.lower(), encode(item)) for item in items] if self.enabled else []
+        return [self._rules.row(item) for item in items] if self.enabled else []
 
-    def adding_encoded(self, rows: Sequence[tuple[str, bytes]]) -> list[Statement]:
-        """The same for items that are bytes already: what a relay passes on."""
-        return [(_ADD, rows)] if self.enabled and rows else []
+    def passed_on(self, item: Item, body: bytes) -> list[Row]:
+        """The row for an item that is bytes already: what a relay passes on."""
+        return [self._rules.row(item, body)] if self.enabled else []
+
+    def adding_encoded(self, rows: Sequence[Row]) -> list[Statement]:
+        """The same for rows. Raises ``SpoolFull``."""
+        if not self.enabled or not rows:
+            return []
+        statements: list[Statement] = []
+        counts: Counter[Class] = Counter()
+        sizes: Counter[Class] = Counter()
+        bodies: dict[Stream, list[tuple[bytes]]] = {}
+        for stream, key, body in rows:
+            name = CLASS_OF[stream]
+            counts[name] += 1
+            sizes[name] += len(body)
+            if stream == "state":
+                statements += ledger.coalescing(key, self._handed_out[stream])
+                statements.append((_ADD_STATE, [(key, body)]))
+            else:
+                bodies.setdefault(stream, []).append((body,))
+        for name, size in sizes.items():
+            self.budget.need_room(name, size)
+        statements += [(_ADD[stream], added) for stream, added in bodies.items()]
+        statements += [ledger.accepted(name, counts[name], sizes[name]) for name in counts]
+        for name, size in sizes.items():
+            statements += self.budget.taking(name, size)
+        return statements
 
     def added(self) -> None:
         """Wake whoever sends."""
         self._changed.set()
 
-    async def read(self, after: int) -> list[tuple[int, bytes]]:
-        """The next items after a sequence: at most BATCH_ITEMS, and BATCH_BYTES unless a single one is larger."""
+    async def next_stream(self, sent: Mapping[Stream, int]) -> Stream | None:
+        """The first stream, in the order in which they go up, that has items after those sent; None for none."""
+        ((*waiting,),) = await self._reader.rows(_WAITING, [sent.get(stream, 0) for stream in STREAMS])
+        return next((stream for stream, some in zip(STREAMS, waiting, strict=True) if some), None)
+
+    async def read(self, stream: Stream, after: int, most_bytes: int = limits.BATCH_BYTES) -> list[tuple[int, bytes]]:
+        """The next items of a stream: at most BATCH_ITEMS, and ``most_bytes`` unless a single one is larger."""
         # Sizes first: the bodies of a whole batch of the largest items would not fit in memory.
         sizes = await self._reader.rows(
-            "SELECT sequence, length(body) FROM spool WHERE sequence > ? ORDER BY sequence LIMIT ?",
+            f"SELECT sequence, length(body) FROM spool_{stream} WHERE sequence > ? ORDER BY sequence LIMIT ?",  # noqa: S608 - see _ADD
             (after, limits.BATCH_ITEMS),
         )
         last, total = after, 0
         for sequence, size in sizes:
             total += size
-            if last > after and total > limits.BATCH_BYTES:
+            if last > after and total > most_bytes:
                 break
             last = sequence
         if last == after:
             return []
+        # Before the rows are read: from here on nothing takes the place of one of them.
+        self._handed_out[stream] = max(self._handed_out[stream], last)
         rows = await self._reader.rows(
-            "SELECT sequence, body FROM spool WHERE sequence > ? AND sequence <= ? ORDER BY sequence", (after, last)
+            f"SELECT sequence, body FROM spool_{stream} WHERE sequence > ? AND sequence <= ? ORDER BY sequence",  # noqa: S608 - see _ADD
+            (after, last),
         )
         return [(sequence, body) for sequence, body in rows]
 
-    async def confirm(self, sequence: int) -> None:
-        """A master has everything up to here on disk: let it go."""
-        await self._writer.commit([("DELETE FROM spool WHERE sequence <= ?", [(sequence,)])])
+    async def confirm(self, stream: Stream, sequence: int, master: str) -> None:
+        """A master has everything of a stream up to here on disk: let it go."""
+        await self._writer.commit(ledger.delivered(stream, sequence, master))
+        await self._measure()
 
-    async def reaches(self, sequence: int) -> bool:
-        """Whether this store ever gave out a sequence that high."""
-        rows = await self._reader.rows("SELECT seq FROM sqlite_sequence WHERE name = 'spool'")
-        return sequence <= (rows[0][0] if rows else 0)
+    async def reaches(self, positions: Mapping[Stream, int]) -> bool:
+        """Whether this store ever gave out sequences that high."""
+        given = dict(await self._reader.rows("SELECT name, seq FROM sqlite_sequence"))
+        return all(sequence <= given.get(f"spool_{stream}", 0) for stream, sequence in positions.items())
 
     async def renew_epoch(self) -> None:
         """Number from now on under another name."""
@@ -90,4 +173,15 @@ class Spool:
 
     async def pending(self) -> int:
         """How many items wait."""
-        return int((await self._reader.rows("SELECT count(*) FROM spool"))[0][0])
+        return sum(entry.pending for entry in await ledger.entries(self._reader))
+
+    async def entries(self) -> list[ledger.Entry]:
+        """The ledger."""
+        return await ledger.entries(self._reader)
+
+    async def report(self, master: str) -> list[LedgerRow]:
+        """The ledger as a master is told it."""
+        return await ledger.report(self._reader, master)
+
+    async def _measure(self) -> None:
+        self.budget.measured({entry.name: entry.pending_bytes for entry in await ledger.entries(self._reader)})

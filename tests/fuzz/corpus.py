@@ -279,7 +279,14 @@ def of_uplink(real: Made) -> Made:
     )
     from_site: list[frames.FromSite] = [
         frames.SiteHello(protocol=2, site=SITE, epoch=EPOCH_OF_STORE, release="0.1.0", request=b"r", certificate=b"c"),
-        frames.Batch(EPOCH_OF_STORE, 4, [(5, b"item"), (9, b"")]),
+        frames.Batch(EPOCH_OF_STORE, "returns", 4, [(5, b"item"), (9, b"")]),
+        frames.LedgerReport(
+            [
+                frames.LedgerRow(
+                    name="events", accepted=9, delivered=5, pending=3, pending_bytes=700, dropped={"budget": 1}
+                )
+            ]
+        ),
         frames.DeviceRecords(EPOCH_OF_STORE, [record]),
         tells,
         frames.Reseal(jid=JID, site=SITE, reason="stale_epoch"),
@@ -287,10 +294,10 @@ def of_uplink(real: Made) -> Made:
         frames.Bye(),
     ]
     from_master: list[frames.FromMaster] = [
-        frames.SiteWelcome("central", 12, 3),
+        frames.SiteWelcome("central", {"returns": 12}, 3),
         frames.SiteRefused("pending", "accept it"),
         frames.HelloAgain(),
-        frames.Confirmed(EPOCH_OF_STORE, 9),
+        frames.Confirmed(EPOCH_OF_STORE, "returns", 9),
         frames.RecordsConfirmed(8),
         frames.EchoReply(3),
         frames.SiteTrust(root_lists=[b"1", b"2"], certificate=b"c", revocations=[b"r"], leaves=[("porto", b"c")]),

@@ -65,7 +65,7 @@ async def test_a_deed_is_on_disk_with_what_it_tells_of_or_not_at_all(tmp_path: P
         ]
         with pytest.raises(Exception, match="could not be written"):
             await store.writer.commit([*book.statements([ENTRY]), ("INSERT INTO nowhere VALUES (1)", [()])])
-        assert store.look("SELECT count(*) FROM audit, spool") == [(1,)]
+        assert store.look("SELECT count(*) FROM audit, spool_audit") == [(1,)]
 
 
 async def test_texts_that_no_column_or_message_holds_are_cut_and_mended(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ async def test_texts_that_no_column_or_message_holds_are_cut_and_mended(tmp_path
             *[limits.AUDIT_TEXT_CHARACTERS] * 2,
         ]
         assert row[0].endswith("…")
-        ((body,),) = store.look("SELECT body FROM spool")
+        ((body,),) = store.look("SELECT body FROM spool_audit")
         item = decode_item(body)
         assert isinstance(item, AuditRecord)
         assert (item.user, item.action) == row[:2]
@@ -95,7 +95,7 @@ async def test_two_starts_of_a_station_never_give_the_same_mark(tmp_path: Path) 
 async def test_without_masters_nothing_is_kept_for_them(tmp_path: Path) -> None:
     async with opened_store(tmp_path) as store:
         await book_of(store, masters=False).write([ENTRY])
-        assert store.look("SELECT count(*) FROM spool") == [(0,)]
+        assert store.look("SELECT count(*) FROM spool_audit") == [(0,)]
 
 
 @pytest.mark.parametrize(
@@ -117,17 +117,19 @@ def test_a_row_that_no_station_writes_is_refused(changed: dict[str, Any]) -> Non
 async def test_a_master_keeps_a_sites_rows_once_and_a_relay_passes_them_on(tmp_path: Path) -> None:
     async with a_master(tmp_path, "lisbon", masters=True) as rooms:
         items = encoded(a_record(1, action="keys.accept"), a_record(2, verdict="deny", site="lisbon"))
-        await rooms.inbox.commit("lisbon", EPOCH, items)
+        await rooms.inbox.commit("lisbon", EPOCH, "returns", items)
         # A site that lost the confirmation says it again, a restored one under other numbers.
-        await rooms.inbox.commit("lisbon", "f" * 16, encoded(a_record(1, action="keys.accept"), first=9))
+        await rooms.inbox.commit("lisbon", "f" * 16, "returns", encoded(a_record(1, action="keys.accept"), first=9))
         assert rows(rooms) == [("lisbon", "anna", "keys.accept", ""), ("lisbon", "anna", "run", "")]
-        passed = [decode_item(body) for _, body in await rooms.spool.read(0)]
+        passed = [decode_item(body) for _, body in await rooms.spool.read("audit", 0)]
         assert [item.mark[-1] for item in passed if isinstance(item, AuditRecord)] == ["1", "2", "1"]
 
 
 async def test_a_site_writes_no_row_in_the_name_of_another(tmp_path: Path) -> None:
     async with a_master(tmp_path, "lisbon", "madrid") as rooms:
-        await rooms.inbox.commit("lisbon", EPOCH, encoded(a_record(1, site="madrid"), a_record(2, site="central")))
+        await rooms.inbox.commit(
+            "lisbon", EPOCH, "returns", encoded(a_record(1, site="madrid"), a_record(2, site="central"))
+        )
         assert rows(rooms) == []
         assert rooms.metrics.refusals["uplink", "foreign_site"] == 2
 
@@ -137,7 +139,7 @@ async def test_that_many_sites_took_one_job_is_said_once_and_that_one_refused_it
         jid = a_job().jid
         for site, verdict in (("lisbon", "allow"), ("madrid", "deny"), ("porto", "allow")):
             row = a_record(1, site=site, door="above", jid=jid, verdict=verdict)
-            await rooms.inbox.commit(site, EPOCH, encoded(row))
+            await rooms.inbox.commit(site, EPOCH, "returns", encoded(row))
         assert rows(rooms, "site, verdict") == [("lisbon", "allow"), ("madrid", "deny")]
 
 
@@ -152,7 +154,7 @@ async def a_past_job(rooms: Rooms) -> str:
         record(job.jid, "a", fun="state.apply"),
         record(job.jid, "b", Outcome.FAILED, fun="state.apply", retcode=2, why="it said no"),
     )
-    await rooms.inbox.commit("lisbon", EPOCH, items)
+    await rooms.inbox.commit("lisbon", EPOCH, "returns", items)
     return job.jid
 
 
@@ -163,7 +165,7 @@ async def exported(rooms: Rooms, **chosen: Any) -> list[dict[str, Any]]:
 async def test_the_export_says_who_did_what_on_which_device_why_and_with_what_outcome(tmp_path: Path) -> None:
     async with a_master(tmp_path, "lisbon") as rooms:
         jid = await a_past_job(rooms)
-        await rooms.inbox.commit("lisbon", EPOCH, encoded(a_record(2, action="keys.accept"), first=50))
+        await rooms.inbox.commit("lisbon", EPOCH, "returns", encoded(a_record(2, action="keys.accept"), first=50))
         found = await exported(rooms)
         assert [(line["action"], line["device"], line["outcome"], line["retcode"]) for line in found] == [
             ("run", "a", "ok", 0),
@@ -221,7 +223,7 @@ async def test_rows_are_chosen_by_each_of_their_parts(
             a_record(4, user="anna via api (carla)", jid="7"),
             a_record(5, user="bob"),
         ):
-            await rooms.inbox.commit(row.site, EPOCH, encoded(row, first=int(row.mark[-1])))
+            await rooms.inbox.commit(row.site, EPOCH, "returns", encoded(row, first=int(row.mark[-1])))
         views = AuditViews(rooms.reader)
         found, cursor = await views.newest(Chosen(**chosen), 2**62, 100)
         assert [round(view["at"] - STARTED_WALL) for view in found] == numbers
@@ -307,11 +309,11 @@ async def test_a_row_goes_the_whole_way_from_a_gateways_door_to_the_masters_audi
     """Only the link is played: what the gateway's spool holds is what the master's inbox is given."""
     async with an_office(tmp_path / "gateway", "users: {anna: operator}\n", masters=True) as office:
         assert (await office.run("anna", "cmd.run", arg=["reboot"], why="hurry")).status == 403
-        items = await office.rooms.spool.read(0)
+        items = await office.rooms.spool.read("audit", 0)
     async with opened_rooms(tmp_path / "middle", name="central", clock=HandClock()) as rooms:
         await rooms.site_keys.judge("lisbon", "1" * 40, "192.0.2.1")
         await rooms.site_keys.accept("lisbon", None)
-        await rooms.inbox.commit("lisbon", EPOCH, items)
+        await rooms.inbox.commit("lisbon", EPOCH, "returns", items)
         (row,) = rows(rooms, "site, user, door, action, verdict, fun, arguments, why")
         assert row == (
             "lisbon",

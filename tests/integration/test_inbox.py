@@ -34,9 +34,9 @@ async def master(tmp_path: Path) -> AsyncIterator[Rooms]:
 async def test_the_answers_of_every_site_close_a_job(master: Rooms) -> None:
     opened = await issued(master)
     jid = opened.job.jid
-    await master.inbox.commit("lisbon", EPOCH, encoded(*answer(jid, "a", "b")))
+    await master.inbox.commit("lisbon", EPOCH, "returns", encoded(*answer(jid, "a", "b")))
     assert master.open_jobs.get(jid) is opened
-    await master.inbox.commit("madrid", EPOCH, encoded(*answer(jid, "a", site="madrid")))
+    await master.inbox.commit("madrid", EPOCH, "returns", encoded(*answer(jid, "a", site="madrid")))
     assert opened.all_ended
     assert master.open_jobs.get(jid) is None
     assert (opened.expected, dict(opened.counts)) == (3, {"ok": 3})
@@ -47,24 +47,24 @@ async def test_the_answers_of_every_site_close_a_job(master: Rooms) -> None:
 
 async def test_the_position_is_on_disk_with_what_it_stands_for(tmp_path: Path) -> None:
     async with a_master(tmp_path, "lisbon") as rooms:
-        assert await rooms.inbox.position("lisbon", EPOCH) == (0, 0)
-        await rooms.inbox.commit("lisbon", EPOCH, encoded(an_event(1), an_event(2), first=7))
-        assert await rooms.inbox.position("lisbon", EPOCH) == (8, 0)
+        assert await rooms.inbox.position("lisbon", EPOCH) == ({}, 0)
+        await rooms.inbox.commit("lisbon", EPOCH, "returns", encoded(an_event(1), an_event(2), first=7))
+        assert await rooms.inbox.position("lisbon", EPOCH) == ({"returns": 8}, 0)
     async with a_master(tmp_path, "lisbon") as rooms:
-        assert await rooms.inbox.position("lisbon", EPOCH) == (8, 0)
+        assert await rooms.inbox.position("lisbon", EPOCH) == ({"returns": 8}, 0)
         # Another store has its own numbers.
-        assert await rooms.inbox.position("lisbon", OTHER_EPOCH) == (0, 0)
-        assert await rooms.inbox.position("madrid", EPOCH) == (0, 0)
+        assert await rooms.inbox.position("lisbon", OTHER_EPOCH) == ({}, 0)
+        assert await rooms.inbox.position("madrid", EPOCH) == ({}, 0)
 
 
 async def test_the_same_outcome_twice_is_one(master: Rooms) -> None:
     opened = await issued(master)
     jid = opened.job.jid
-    await master.inbox.commit("lisbon", EPOCH, encoded(*answer(jid, "a", "b")))
+    await master.inbox.commit("lisbon", EPOCH, "returns", encoded(*answer(jid, "a", "b")))
     counts, rows = dict(opened.counts), outcomes(master, jid)
     # A site that lost its store and found a backup says it all again, under other numbers.
-    await master.inbox.commit("lisbon", OTHER_EPOCH, encoded(*answer(jid, "a", "b"), first=100))
-    await master.inbox.commit("lisbon", OTHER_EPOCH, encoded(record(jid, "a", Outcome.FAILED), first=200))
+    await master.inbox.commit("lisbon", OTHER_EPOCH, "returns", encoded(*answer(jid, "a", "b"), first=100))
+    await master.inbox.commit("lisbon", OTHER_EPOCH, "returns", encoded(record(jid, "a", Outcome.FAILED), first=200))
     assert (dict(opened.counts), outcomes(master, jid)) == (counts, rows)
 
 
@@ -72,8 +72,8 @@ async def test_a_page_that_is_repeated_expects_nobody_twice(master: Rooms) -> No
     opened = await issued(master)
     jid = opened.job.jid
     (page,) = pages(jid, "lisbon", ["a", "b"], 1, final=True)
-    await master.inbox.commit("lisbon", EPOCH, encoded(page))
-    await master.inbox.commit("lisbon", OTHER_EPOCH, encoded(page))
+    await master.inbox.commit("lisbon", EPOCH, "returns", encoded(page))
+    await master.inbox.commit("lisbon", OTHER_EPOCH, "returns", encoded(page))
     assert opened.expected == 2
     assert opened.branches["lisbon"].awaiting == {("lisbon", "a"), ("lisbon", "b")}
 
@@ -81,13 +81,14 @@ async def test_a_page_that_is_repeated_expects_nobody_twice(master: Rooms) -> No
 async def test_a_site_may_not_speak_for_another(master: Rooms) -> None:
     opened = await issued(master)
     jid = opened.job.jid
-    await master.inbox.commit("madrid", EPOCH, encoded(*answer(jid, "m", site="madrid")))
+    await master.inbox.commit("madrid", EPOCH, "returns", encoded(*answer(jid, "m", site="madrid")))
     (page,) = pages(jid, "madrid", ["x"], 1, final=True)
     before = outcomes(master, jid)
     await master.inbox.commit_records("madrid", EPOCH, [a_record("m", "madrid", 1)])
     last = await master.inbox.commit(
         "lisbon",
         EPOCH,
+        "returns",
         encoded(
             page,
             record(jid, "m", Outcome.FAILED, site="madrid"),
@@ -105,25 +106,25 @@ async def test_a_site_may_not_speak_for_another(master: Rooms) -> None:
 async def test_a_site_may_not_take_the_name_of_one_that_is_accepted_and_has_not_spoken_yet(master: Rooms) -> None:
     opened = await issued(master)
     jid = opened.job.jid
-    await master.inbox.commit("lisbon", EPOCH, encoded(record(jid, "m", Outcome.FAILED, site="madrid")))
+    await master.inbox.commit("lisbon", EPOCH, "returns", encoded(record(jid, "m", Outcome.FAILED, site="madrid")))
     await master.inbox.commit_records("lisbon", EPOCH, [a_record("m", "madrid", 1, link="lisbon")])
     assert outcomes(master, jid) == {}
     await master.inbox.commit_records("madrid", EPOCH, [a_record("m", "madrid", 1)])
-    await master.inbox.commit("madrid", EPOCH, encoded(*answer(jid, "m", site="madrid")))
+    await master.inbox.commit("madrid", EPOCH, "returns", encoded(*answer(jid, "m", site="madrid")))
     assert outcomes(master, jid) == {("madrid", "m"): "ok"}
     assert [device.id for device in master.registry.below("madrid")] == ["m"]
 
 
 async def test_an_event_of_another_site_is_refused(master: Rooms) -> None:
     foreign = msgspec.structs.replace(an_event(1), site="madrid")
-    await master.inbox.commit("lisbon", EPOCH, encoded(foreign, an_event(2)))
+    await master.inbox.commit("lisbon", EPOCH, "returns", encoded(foreign, an_event(2)))
     assert master.metrics.refusals["uplink", "foreign_site"] == 1
     assert [event.tag for event in await master.bus.history("test/*", 9)] == ["test/2"]
 
 
 async def test_a_site_may_not_speak_for_its_master(master: Rooms) -> None:
     opened = await issued(master)
-    await master.inbox.commit("lisbon", EPOCH, encoded(record(opened.job.jid, "x", site="central")))
+    await master.inbox.commit("lisbon", EPOCH, "returns", encoded(record(opened.job.jid, "x", site="central")))
     await master.inbox.commit_records("lisbon", EPOCH, [a_record("x", "central", 1)])
     assert outcomes(master, opened.job.jid) == {}
     assert master.metrics.refusals["uplink", "foreign_site"] == 2
@@ -131,7 +132,7 @@ async def test_a_site_may_not_speak_for_its_master(master: Rooms) -> None:
 
 async def test_what_is_about_no_known_job_is_refused(master: Rooms) -> None:
     unknown = str(FIRST_JID + 999)
-    await master.inbox.commit("lisbon", EPOCH, encoded(*answer(unknown, "a")))
+    await master.inbox.commit("lisbon", EPOCH, "returns", encoded(*answer(unknown, "a")))
     assert master.metrics.refusals["uplink", "unknown_job"] == 3
     assert outcomes(master, unknown) == {}
 
@@ -140,7 +141,7 @@ async def test_what_is_about_no_known_job_is_refused(master: Rooms) -> None:
 async def test_a_page_that_is_not_what_it_says_is_refused(changed: dict[str, Any], master: Rooms) -> None:
     opened = await issued(master)
     (page,) = pages(opened.job.jid, "lisbon", ["a", "b"], 1, final=True)
-    await master.inbox.commit("lisbon", EPOCH, encoded(msgspec.structs.replace(page, **changed)))
+    await master.inbox.commit("lisbon", EPOCH, "returns", encoded(msgspec.structs.replace(page, **changed)))
     assert master.metrics.refusals["uplink", "manifest_mismatch"] == 1
     assert opened.branches["lisbon"].awaiting == set()
 
@@ -159,7 +160,7 @@ async def test_a_page_that_is_not_what_it_says_is_refused(changed: dict[str, Any
     ids=["empty", "no msgpack", "no item", "oversized", "no time", "no text as a key", "no job"],
 )
 async def test_an_item_that_is_nonsense_is_counted_and_passed_over(body: bytes, master: Rooms) -> None:
-    sequence = await master.inbox.commit("lisbon", EPOCH, [(1, body), *encoded(an_event(2), first=2)])
+    sequence = await master.inbox.commit("lisbon", EPOCH, "returns", [(1, body), *encoded(an_event(2), first=2)])
     assert sequence == 2
     assert master.metrics.refusals.total() == 1
     assert {peer for _, _, peer in master.metrics.peers} == {"lisbon"}
@@ -175,9 +176,12 @@ async def test_a_number_no_column_holds_stops_neither_the_batch_nor_the_station(
     opened = await issued(master)
     jid = opened.job.jid
     await master.inbox.commit(
-        "lisbon", EPOCH, encoded(*pages(jid, "lisbon", ["a", "b"], 1, final=True), record(jid, "a", **changed))
+        "lisbon",
+        EPOCH,
+        "returns",
+        encoded(*pages(jid, "lisbon", ["a", "b"], 1, final=True), record(jid, "a", **changed)),
     )
-    await master.inbox.commit("lisbon", EPOCH, encoded(record(jid, "b"), first=3))
+    await master.inbox.commit("lisbon", EPOCH, "returns", encoded(record(jid, "b"), first=3))
     assert outcomes(master, jid)["lisbon", "b"] == "ok"
 
 
@@ -186,14 +190,14 @@ async def test_a_close_that_leaves_devices_without_an_outcome_makes_them_unknown
     jid = opened.job.jid
     (page,) = pages(jid, "lisbon", ["a", "b", "c"], 1, final=True)
     close = Close(jid=jid, site="lisbon", counts={"ok": 1})
-    await master.inbox.commit("lisbon", EPOCH, encoded(page, record(jid, "a"), close))
+    await master.inbox.commit("lisbon", EPOCH, "returns", encoded(page, record(jid, "a"), close))
     assert master.open_jobs.get(jid) is opened
     await look_at(master, opened)
     assert outcomes(master, jid) == {("lisbon", "a"): "ok", ("lisbon", "b"): "unknown", ("lisbon", "c"): "unknown"}
     assert dict(opened.counts) == {"ok": 1, "unknown": 2}
     assert master.metrics.refusals["uplink", "close_incomplete"] == 1
     # Its word comes too late.
-    await master.inbox.commit("lisbon", EPOCH, encoded(record(jid, "b"), first=9))
+    await master.inbox.commit("lisbon", EPOCH, "returns", encoded(record(jid, "b"), first=9))
     assert outcomes(master, jid)["lisbon", "b"] == "unknown"
 
 
@@ -209,7 +213,7 @@ async def test_after_a_sudden_end_no_device_of_an_incomplete_close_is_without_an
     async with a_master(tmp_path, "lisbon") as rooms:
         jid = (await issued(rooms)).job.jid
         (page,) = pages(jid, "lisbon", ["a", "b"], 1, final=True)
-        await rooms.inbox.commit("lisbon", EPOCH, encoded(page, record(jid, "a")))
+        await rooms.inbox.commit("lisbon", EPOCH, "returns", encoded(page, record(jid, "a")))
         await rooms.writer.commit(
             [("UPDATE job_sites SET state = 'closed' WHERE jid = ? AND site = 'lisbon'", [(jid,)])]
         )
@@ -238,7 +242,7 @@ async def test_the_word_of_a_dark_site_takes_the_place_of_the_guess(tmp_path: Pa
         assert outcomes(rooms, jid) == {("lisbon", "a"): "site_dark", ("lisbon", "b"): "site_dark"}
         assert dict(opened.counts) == {"site_dark": 2}
         # One of them is new to the master, and one it guessed about is not even expected by the site.
-        await rooms.inbox.commit("lisbon", EPOCH, encoded(*answer(jid, "a", "new")))
+        await rooms.inbox.commit("lisbon", EPOCH, "returns", encoded(*answer(jid, "a", "new")))
         assert outcomes(rooms, jid) == {
             ("lisbon", "a"): "ok",
             ("lisbon", "b"): "site_dark",
@@ -246,7 +250,7 @@ async def test_the_word_of_a_dark_site_takes_the_place_of_the_guess(tmp_path: Pa
         }
         view = await rooms.views.one(jid)
         assert view["counts"] == {"ok": 2, "site_dark": 1}
-        await rooms.inbox.commit("lisbon", OTHER_EPOCH, encoded(record(jid, "a", Outcome.FAILED), first=50))
+        await rooms.inbox.commit("lisbon", OTHER_EPOCH, "returns", encoded(record(jid, "a", Outcome.FAILED), first=50))
         assert outcomes(rooms, jid)["lisbon", "a"] == "ok"
 
 
@@ -256,36 +260,40 @@ async def test_a_second_guess_does_not_take_the_place_of_a_sites_word(tmp_path: 
         opened = await issued(rooms)
         jid = opened.job.jid
         (page,) = pages(jid, "lisbon", ["a", "b"], 1, final=True)
-        await rooms.inbox.commit("lisbon", EPOCH, encoded(page, record(jid, "a", Outcome.FAILED)))
+        await rooms.inbox.commit("lisbon", EPOCH, "returns", encoded(page, record(jid, "a", Outcome.FAILED)))
         clock.move(limits.RETURN_WINDOW_SECONDS)
         await darken(rooms, opened, clock)
         assert outcomes(rooms, jid) == {("lisbon", "a"): "failed", ("lisbon", "b"): "site_dark"}
         # A relay below may only guess itself: two guesses are one.
-        await rooms.inbox.commit("lisbon", EPOCH, encoded(record(jid, "b", Outcome.SITE_DARK, why="below"), first=9))
+        await rooms.inbox.commit(
+            "lisbon", EPOCH, "returns", encoded(record(jid, "b", Outcome.SITE_DARK, why="below"), first=9)
+        )
         assert look(rooms.writer._path, "SELECT why FROM outcomes WHERE device = 'b'") != [("below",)]
 
 
 async def test_a_job_of_a_site_becomes_known_above_with_its_answers(master: Rooms) -> None:
     job = a_job(5, user="local operator")
     await master.inbox.commit(
-        "lisbon", EPOCH, encoded(JobDefinition(encode(job), "lisbon"), *answer(job.jid, "a")[:-1])
+        "lisbon", EPOCH, "returns", encoded(JobDefinition(encode(job), "lisbon"), *answer(job.jid, "a")[:-1])
     )
     opened = master.open_jobs.get(job.jid)
     assert opened is not None
     assert (opened.origin, opened.expected, set(opened.branches)) == ("lisbon", 1, {"lisbon"})
     assert (await master.views.one(job.jid))["user"] == "local operator"
-    await master.inbox.commit("lisbon", EPOCH, encoded(Close(jid=job.jid, site="lisbon", counts={}), first=9))
+    await master.inbox.commit(
+        "lisbon", EPOCH, "returns", encoded(Close(jid=job.jid, site="lisbon", counts={}), first=9)
+    )
     assert master.open_jobs.get(job.jid) is None
 
 
 async def test_a_site_may_not_issue_a_job_under_a_number_that_is_taken(master: Rooms) -> None:
     opened = await issued(master)
     stolen = a_job(jid=opened.job.jid, fun="cmd.run")
-    await master.inbox.commit("lisbon", EPOCH, encoded(JobDefinition(encode(stolen), "lisbon")))
+    await master.inbox.commit("lisbon", EPOCH, "returns", encoded(JobDefinition(encode(stolen), "lisbon")))
     assert master.metrics.refusals["uplink", "jid_taken"] == 1
     twice = a_job(7)
     both = encoded(JobDefinition(encode(twice), "lisbon"), JobDefinition(encode(twice), "lisbon"), first=2)
-    await master.inbox.commit("lisbon", EPOCH, both)
+    await master.inbox.commit("lisbon", EPOCH, "returns", both)
     assert master.metrics.refusals["uplink", "jid_taken"] == 1, "a repeat of the same job says nothing new"
     assert (await master.views.one(opened.job.jid))["fun"] == "test.ping"
 
@@ -298,10 +306,10 @@ async def test_a_batch_that_could_not_be_written_leaves_no_trace(master: Rooms) 
     trigger = "CREATE TRIGGER full BEFORE INSERT ON outcomes BEGIN SELECT RAISE(ABORT, 'disk is full'); END"
     await master.writer.commit([(trigger, [()])])
     with pytest.raises(StoreFailed):
-        await master.inbox.commit("lisbon", EPOCH, encoded(*answer(jid, "a")))
-    assert await master.inbox.position("lisbon", EPOCH) == (0, 0)
+        await master.inbox.commit("lisbon", EPOCH, "returns", encoded(*answer(jid, "a")))
+    assert await master.inbox.position("lisbon", EPOCH) == ({}, 0)
     assert (opened.expected, dict(opened.counts)) == (0, {})
     assert look(master.writer._path, "SELECT * FROM manifests WHERE link = 'lisbon'") == []
     await master.writer.commit([("DROP TRIGGER full", [()])])
-    await master.inbox.commit("lisbon", EPOCH, encoded(*answer(jid, "a")))
+    await master.inbox.commit("lisbon", EPOCH, "returns", encoded(*answer(jid, "a")))
     assert dict(opened.counts) == {"ok": 1}

@@ -87,9 +87,9 @@ async def test_after_a_restart_a_master_knows_how_far_each_site_is(tmp_path: Pat
     async with a_master(tmp_path, "closed", "answered", "sent", "waiting") as rooms:
         opened = await issued(rooms, late="run", expires_seconds=1000)
         jid = opened.job.jid
-        await rooms.inbox.commit("closed", EPOCH, encoded(*answer(jid, "a", site="closed")))
+        await rooms.inbox.commit("closed", EPOCH, "returns", encoded(*answer(jid, "a", site="closed")))
         pages_of = pages(jid, "answered", ["b", "c"], 1, final=True)
-        await rooms.inbox.commit("answered", EPOCH, encoded(*pages_of, record(jid, "b", site="answered")))
+        await rooms.inbox.commit("answered", EPOCH, "returns", encoded(*pages_of, record(jid, "b", site="answered")))
         await rooms.writer.commit([("UPDATE job_sites SET state = 'sent' WHERE jid = ? AND site = 'sent'", [(jid,)])])
         await rooms.writer.commit([("UPDATE jobs SET cancelled = 1 WHERE jid = ?", [(jid,)])])
     async with a_master(tmp_path, "closed", "answered", "sent", "waiting") as rooms:
@@ -136,6 +136,6 @@ async def test_values_come_back_from_disk_as_they_were_sent(master: Rooms) -> No
     jid = opened.job.jid
     value = {"text": "é\0", "list": [None, True, 1.5, -1], "bytes": b"\xff"}
     (page,) = pages(jid, "lisbon", ["a"], 1, final=True)
-    await master.inbox.commit("lisbon", EPOCH, encoded(page, record(jid, "a", value=value)))
+    await master.inbox.commit("lisbon", EPOCH, "returns", encoded(page, record(jid, "a", value=value)))
     ((stored,),) = look(master.writer._path, "SELECT value FROM outcomes")
     assert decode_value(stored) == value

@@ -32,11 +32,11 @@ async def test_a_relay_passes_on_what_its_sites_say_and_answers_for_itself(tmp_p
     async with a_master(tmp_path, "lisbon", "madrid", masters=True) as relay:
         body = encode(a_job())
         await relay.acceptance.accept_from_above(Parcel(body, ()), 300.0, "tcp://above:1")
-        before = len(await spooled(relay))
+        before = await spooled(relay)
         event = an_event(1)
-        await relay.inbox.commit("lisbon", EPOCH, encoded(event, *answer(JID, "a", "b")))
-        await relay.inbox.commit("madrid", EPOCH, encoded(*answer(JID, "c", site="madrid")))
-        items = (await spooled(relay))[before:]
+        await relay.inbox.commit("lisbon", EPOCH, "returns", encoded(event, *answer(JID, "a", "b")))
+        await relay.inbox.commit("madrid", EPOCH, "returns", encoded(*answer(JID, "c", site="madrid")))
+        items = [item for item in await spooled(relay) if item not in before]
         told = [item for item in items if isinstance(item, (Manifest, OutcomeRecord, Close))]
         assert event in items
         assert [(item.site, item.id) for item in told if isinstance(item, OutcomeRecord)] == [
@@ -59,9 +59,9 @@ async def test_a_master_understands_what_a_relay_passes_on(tmp_path: Path) -> No
         opened = await issued(top)
         jid = opened.job.jid
         await relay.acceptance.accept_from_above(Parcel(opened.body, ()), 300.0, "tcp://top:1")
-        await relay.inbox.commit("lisbon", EPOCH, encoded(*answer(jid, "a", "b")))
-        items = await relay.spool.read(0)
-        await top.inbox.commit("central", relay.spool.epoch, items)
+        await relay.inbox.commit("lisbon", EPOCH, "returns", encoded(*answer(jid, "a", "b")))
+        items = await relay.spool.read("returns", 0)
+        await top.inbox.commit("central", relay.spool.epoch, "returns", items)
         assert outcomes(top, jid) == {("lisbon", "a"): "ok", ("lisbon", "b"): "ok"}
         assert top.open_jobs.get(jid) is None
         assert top.metrics.refusals == {}
@@ -71,10 +71,10 @@ async def test_registry_rows_are_kept_with_the_sites_revision(tmp_path: Path) ->
     async with a_master(tmp_path, "lisbon") as rooms:
         rows = [a_record("a", "lisbon", 3), a_record("b", "lisbon", 5, present=False)]
         assert await rooms.inbox.commit_records("lisbon", EPOCH, rows) == 5
-        await rooms.inbox.commit("lisbon", EPOCH, encoded(an_event(1)))
-        assert await rooms.inbox.position("lisbon", EPOCH) == (1, 5)
+        await rooms.inbox.commit("lisbon", EPOCH, "returns", encoded(an_event(1)))
+        assert await rooms.inbox.position("lisbon", EPOCH) == ({"returns": 1}, 5)
     async with a_master(tmp_path, "lisbon") as rooms:
-        assert await rooms.inbox.position("lisbon", EPOCH) == (1, 5)
+        assert await rooms.inbox.position("lisbon", EPOCH) == ({"returns": 1}, 5)
         found = {device.id: device for device in rooms.registry.below("lisbon")}
         assert {name: (device.present, device.link) for name, device in found.items()} == {
             "a": (True, "lisbon"),

@@ -175,7 +175,7 @@ async def test_who_restored_what_is_in_the_audit_and_goes_up(new: Gateway, backu
     (row,) = look(store, "SELECT site, user, subject, why FROM audit WHERE action = 'gateway.restore'")
     taken = iso(unpacked(backup)[0].taken)
     assert row == ("lisbon", "alice", f"site lisbon, backup of {taken}", "with its keys")
-    items = [decode_item(body) for (body,) in look(store, "SELECT body FROM spool ORDER BY sequence")]
+    items = [decode_item(body) for (body,) in look(store, "SELECT body FROM spool_audit ORDER BY sequence")]
     assert isinstance(items[-1], AuditRecord)
     assert items[-1].action == "gateway.restore"
 

@@ -68,7 +68,7 @@ async def test_a_second_connection_of_a_site_takes_the_place_of_the_first(master
         await second.hears(frames.SiteWelcome)
         await until(lambda: above.up == ["lisbon", "lisbon"], what="both")
         assert above.down == [("lisbon", "it connected again")]
-        await first.say(frames.Batch(EPOCH, 0, [(1, b"of the old connection")]))
+        await first.say(frames.Batch(EPOCH, "returns", 0, [(1, b"of the old connection")]))
         await first.hears(frames.HelloAgain)
         assert above.reasons == {"no_hello": 1}
         await master.part.deliver(Parcel(b"job", ()), 1.0, ["lisbon"])
@@ -94,7 +94,7 @@ async def test_a_key_in_quarantine_is_heard_for_a_hello_and_nothing_else(master:
         assert refusal.state == "pending"
         assert "outstation keys accept lisbon" in refusal.reason
         await site.say(
-            frames.Batch(EPOCH, 0, [(1, b"item")]),
+            frames.Batch(EPOCH, "returns", 0, [(1, b"item")]),
             frames.DeviceRecords(EPOCH, [record(1)]),
             frames.Echo(1),
             frames.Bye(),
@@ -174,10 +174,15 @@ async def test_quarantine_is_bounded_and_the_oldest_gives_way(above: Above, monk
         (b"", "malformed"),
         (b"\xc1", "malformed"),
         (b"\x93\x01\x02\x03", "wrong_type"),
-        (frames.encode(frames.Confirmed(EPOCH, 1)), "wrong_type"),
-        (frames.encode(frames.Batch("f" * 16, 0, [(1, b"x")])), "wrong_epoch"),
-        (frames.encode(frames.Batch(EPOCH, 0, [(2, b"x"), (1, b"x")])), "out_of_order"),
-        (msgspec.msgpack.encode({"type": "batch", "epoch": EPOCH, "after": 0, "items": [[1, 2]]}), "wrong_type"),
+        (frames.encode(frames.Confirmed(EPOCH, "returns", 1)), "wrong_type"),
+        (frames.encode(frames.Batch("f" * 16, "returns", 0, [(1, b"x")])), "wrong_epoch"),
+        (frames.encode(frames.Batch(EPOCH, "returns", 0, [(2, b"x"), (1, b"x")])), "out_of_order"),
+        (
+            msgspec.msgpack.encode(
+                {"type": "batch", "epoch": EPOCH, "stream": "returns", "after": 0, "items": [[1, 2]]}
+            ),
+            "wrong_type",
+        ),
         (frames.encode(frames.DeviceRecords(EPOCH, [record(1, first_seen=float("nan"))])), "wrong_type"),
     ],
 )
@@ -185,7 +190,7 @@ async def test_a_bad_frame_is_counted_with_its_peer_and_the_next_good_one_is_tak
     sent: bytes, reason: str, master: Master, above: Above
 ) -> None:
     async with master.site() as site:
-        await site.say(sent, frames.Batch(EPOCH, 0, [(1, b"good")]))
+        await site.say(sent, frames.Batch(EPOCH, "returns", 0, [(1, b"good")]))
         assert (await site.hears(frames.Confirmed)).sequence == 1
         assert above.reasons == {reason: 1}
         assert above.peers == {"lisbon@127.0.0.1"}
@@ -194,10 +199,18 @@ async def test_a_bad_frame_is_counted_with_its_peer_and_the_next_good_one_is_tak
 
 async def test_a_gap_asks_for_a_new_hello(master: Master, above: Above) -> None:
     async with master.site() as site:
-        await site.say(frames.Batch(EPOCH, 7, [(8, b"x")]))
+        await site.say(frames.Batch(EPOCH, "returns", 0, [(1, b"w")]), frames.Batch(EPOCH, "returns", 7, [(8, b"x")]))
         await site.hears(frames.HelloAgain)
         assert above.reasons == {"gap": 1}
-        assert "lisbon" not in above.items
+        assert above.items["lisbon"] == [(1, b"w")]
+
+
+async def test_a_site_goes_on_beyond_what_another_master_has_taken(master: Master, above: Above) -> None:
+    async with master.site() as site:
+        await site.say(frames.Batch(EPOCH, "returns", 7, [(8, b"x")]), frames.Batch(EPOCH, "events", 2, [(3, b"y")]))
+        confirmed = [await site.hears(frames.Confirmed) for _ in range(2)]
+        assert confirmed == [frames.Confirmed(EPOCH, "returns", 8), frames.Confirmed(EPOCH, "events", 3)]
+    assert above.positions["lisbon", EPOCH] == {"returns": 8, "events": 3}
 
 
 async def test_a_message_of_several_frames_is_refused(master: Master, above: Above) -> None:
@@ -212,7 +225,7 @@ async def test_a_site_of_another_protocol_is_told_so(master: Master, above: Abov
         await site.hello(protocol=1)
         refusal = await site.hears(frames.SiteRefused)
         assert refusal.state == "unsupported"
-        assert "protocol 2" in refusal.reason
+        assert f"protocol {frames.PROTOCOL}" in refusal.reason
     assert above.reasons == {"unsupported_protocol": 1}
     assert above.judged == []
 
@@ -222,15 +235,15 @@ async def test_a_message_over_the_bound_ends_its_own_connection_and_no_other(mas
         await site.say(bytes(limits.UPLINK_FRAME_BYTES + 1))
         await site.say(frames.Echo(1))
         assert await witness.hears_nothing_before_the_echo() == []
-        await witness.say(frames.Batch(EPOCH, 0, [(1, b"x")]))
+        await witness.say(frames.Batch(EPOCH, "returns", 0, [(1, b"x")]))
         await witness.hears(frames.Confirmed)
     assert above.items == {"madrid": [(1, b"x")]}
 
 
 async def test_a_repeated_or_overlapping_batch_is_confirmed_and_taken_once(master: Master, above: Above) -> None:
     async with master.site() as site:
-        first = frames.Batch(EPOCH, 0, [(1, b"a"), (2, b"b")])
-        await site.say(first, first, frames.Batch(EPOCH, 1, [(2, b"b"), (3, b"c")]))
+        first = frames.Batch(EPOCH, "returns", 0, [(1, b"a"), (2, b"b")])
+        await site.say(first, first, frames.Batch(EPOCH, "returns", 1, [(2, b"b"), (3, b"c")]))
         assert [(await site.hears(frames.Confirmed)).sequence for _ in range(3)] == [2, 2, 3]
         assert above.items["lisbon"] == [(1, b"a"), (2, b"b"), (3, b"c")]
 
@@ -238,7 +251,7 @@ async def test_a_repeated_or_overlapping_batch_is_confirmed_and_taken_once(maste
 async def test_a_site_that_floods_is_dropped_and_the_others_are_served(master: Master, above: Above) -> None:
     async with master.site() as site, master.site(name="madrid") as witness:
         above.disk.clear()
-        await site.say(*(frames.Batch(EPOCH, n, [(n + 1, b"x")]) for n in range(QUEUED_FRAMES + 10)))
+        await site.say(*(frames.Batch(EPOCH, "returns", n, [(n + 1, b"x")]) for n in range(QUEUED_FRAMES + 10)))
         await until(lambda: above.reasons["flooding"] == 1, what="the flood is noticed")
         assert ("lisbon", "it sent more than may be under way") in above.down
         assert not master.part.connected("lisbon")
@@ -252,7 +265,7 @@ async def test_a_site_that_floods_is_dropped_and_the_others_are_served(master: M
 async def test_one_slow_commit_does_not_hold_up_another_site(above: Above, master: Master) -> None:
     async with master.site() as slow, master.site(name="madrid") as witness:
         above.disk.clear()
-        await slow.say(frames.Batch(EPOCH, 0, [(1, b"x")]))
+        await slow.say(frames.Batch(EPOCH, "returns", 0, [(1, b"x")]))
         await until(lambda: above.heard["lisbon"] == 1, what="the batch")
         assert await witness.hears_nothing_before_the_echo() == []
         # The slow one's own echo is answered too: the loop that answers is not the one that writes.
@@ -264,12 +277,12 @@ async def test_one_slow_commit_does_not_hold_up_another_site(above: Above, maste
 async def test_what_could_not_be_kept_is_not_confirmed_and_may_come_again(master: Master, above: Above) -> None:
     above.full = True
     async with master.site() as site:
-        await site.say(frames.Batch(EPOCH, 0, [(1, b"x")]))
+        await site.say(frames.Batch(EPOCH, "returns", 0, [(1, b"x")]))
         await until(lambda: above.down == [("lisbon", "what it sent could not be kept")], what="the drop")
         assert above.reasons["not_kept"] == 1
         above.full = False
     async with master.site() as site:
-        await site.say(frames.Batch(EPOCH, 0, [(1, b"x")]))
+        await site.say(frames.Batch(EPOCH, "returns", 0, [(1, b"x")]))
         assert (await site.hears(frames.Confirmed)).sequence == 1
     assert above.items["lisbon"] == [(1, b"x")]
 

@@ -83,7 +83,7 @@ async def test_a_site_waits_to_be_accepted_and_then_everything_goes_both_ways(
         await master.part.deliver(parcel, 12.5, ["lisbon", "nowhere"])
         await master.part.cancel(JID, ["lisbon"])
         await until(lambda: below.cancelled == [JID], what="the cancel")
-        assert below.jobs == [(parcel, 12.5, master.address.address)]
+        assert below.jobs == [(parcel, 12.5, master.keys.public)]
         below.add(b"three")
         await until(lambda: below.confirmed[-1:] == [3], what="the third item")
     await until(lambda: above.down == [("lisbon", "the site stopped")], what="the goodbye")
@@ -114,7 +114,7 @@ async def test_after_a_reconnect_the_sequence_goes_on_where_the_master_has_it(
     above.states[keys.public] = "accepted"
     below.add(*[b"%d" % number for number in range(1, 6)])
     # Three of them have come to the disk, which the site was never told.
-    above.items["lisbon"], above.positions["lisbon", EPOCH] = [(n, b"%d" % n) for n in (1, 2, 3)], [3, 0]
+    above.items["lisbon"], above.positions["lisbon", EPOCH] = [(n, b"%d" % n) for n in (1, 2, 3)], {"returns": 3}
     async with uplink_part(below, master.address, keys=keys):
         await until(lambda: below.confirmed[-1:] == [5], what="the rest")
     assert above.items["lisbon"] == [(n, b"%d" % n) for n in (1, 2, 3, 4, 5)]

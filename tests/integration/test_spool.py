@@ -1,27 +1,27 @@
-"""The spool: what still has to go up."""
+"""The spool: what still has to go up, in streams, and the ledger of what became of everything else."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from device_agent.protocol import limits
-from device_agent.protocol.messages import (
-    Close,
-    Item,
-    JobDefinition,
-    OutcomeRecord,
-    encode,
-)
+from device_agent.protocol.messages import Close, Event, Item, JobDefinition, OutcomeRecord, decode_item, encode
 from device_agent.protocol.outcomes import Outcome
 from gateway.jobs.expect import pages
 from gateway.rooms import Rooms
+from gateway.spool.budget import Budget, SpoolFull
+from gateway.spool.ledger import Entry, recount
+from gateway.spool.streams import CLASSES, Class
 from tests.peers.central import an_event
 from tests.peers.database import FIRST_JID, a_job, encoded, look, opened_rooms, spooled
+from upstream.frames import STREAMS, Stream
 
 JID = str(FIRST_JID)
+MASTER = "k" * 40
 
 
 @pytest.fixture
@@ -30,56 +30,84 @@ async def gateway(tmp_path: Path) -> AsyncIterator[Rooms]:
         yield rooms
 
 
+def tagged(tag: str, number: int = 0, size: int = 0) -> Event:
+    return msgspec.structs.replace(an_event(number, size), tag=tag)
+
+
 async def spool(rooms: Rooms, *items: Item) -> None:
     await rooms.writer.commit(rooms.spool.adding(items))
     rooms.spool.added()
 
 
+async def sequences(rooms: Rooms, stream: Stream = "events", after: int = 0) -> list[int]:
+    return [sequence for sequence, _ in await rooms.spool.read(stream, after)]
+
+
+async def entry(rooms: Rooms, name: Class = "events") -> Entry:
+    """One class of the ledger, which is equal to its rows."""
+    assert all(found.equal for found in await recount(rooms.spool.path))
+    return next(found for found in await rooms.spool.entries() if found.name == name)
+
+
 async def test_what_is_added_is_read_in_order_until_it_is_confirmed(gateway: Rooms) -> None:
     await spool(gateway, *(an_event(number) for number in range(5)))
-    assert [sequence for sequence, _ in await gateway.spool.read(0)] == [1, 2, 3, 4, 5]
-    assert [sequence for sequence, _ in await gateway.spool.read(3)] == [4, 5]
-    await gateway.spool.confirm(3)
-    assert [sequence for sequence, _ in await gateway.spool.read(0)] == [4, 5]
+    assert await sequences(gateway) == [1, 2, 3, 4, 5]
+    assert await sequences(gateway, after=3) == [4, 5]
+    await gateway.spool.confirm("events", 3, MASTER)
+    assert await sequences(gateway) == [4, 5]
     assert await gateway.spool.pending() == 2
-    await gateway.spool.confirm(3)
-    await gateway.spool.confirm(5)
-    assert (await gateway.spool.read(0), await gateway.spool.pending()) == ([], 0)
+    await gateway.spool.confirm("events", 3, MASTER)
+    await gateway.spool.confirm("events", 5, MASTER)
+    assert (await gateway.spool.read("events", 0), await gateway.spool.pending()) == ([], 0)
 
 
-async def test_items_come_back_as_they_were(gateway: Rooms) -> None:
+async def test_items_come_back_as_they_were_in_the_streams_where_they_belong(gateway: Rooms) -> None:
     items: list[Item] = [
-        an_event(1),
         *pages(JID, "lisbon", ["a", "b"], 3, final=True),
         OutcomeRecord(jid=JID, site="lisbon", id="a", fun="f.f", outcome=Outcome.OK, value={"x": [1]}, ended=2.0),
         JobDefinition(encode(a_job()), "lisbon"),
         Close(jid=JID, site="lisbon", counts={"ok": 1}),
+        tagged("site/alarm/door"),
+        tagged("state/door"),
+        an_event(1),
+        tagged("telemetry/load"),
     ]
     await spool(gateway, *items)
     assert await spooled(gateway) == items
-    kinds = look(gateway.writer._path, "SELECT kind FROM spool ORDER BY sequence")
-    assert [kind for (kind,) in kinds] == ["event", "manifest", "outcomerecord", "jobdefinition", "close"]
+    counts = [(await sequences(gateway, stream))[-1:] for stream in STREAMS]
+    assert counts == [[4], [1], [1], [1], [], [1]]
+
+
+async def test_what_goes_first_is_asked_before_each_batch(gateway: Rooms) -> None:
+    await spool(gateway, an_event(1), tagged("telemetry/load"))
+    assert await gateway.spool.next_stream({}) == "events"
+    await spool(gateway, tagged("alarm/fire"))
+    assert await gateway.spool.next_stream({}) == "urgent"
+    assert await gateway.spool.next_stream({"urgent": 1}) == "events"
+    assert await gateway.spool.next_stream({"urgent": 1, "events": 1}) == "telemetry"
+    assert await gateway.spool.next_stream({"urgent": 1, "events": 1, "telemetry": 1}) is None
 
 
 async def test_a_batch_is_bounded_by_its_count(gateway: Rooms) -> None:
     await spool(gateway, *(an_event(number) for number in range(limits.BATCH_ITEMS + 3)))
-    first = await gateway.spool.read(0)
+    first = await sequences(gateway)
     assert len(first) == limits.BATCH_ITEMS
-    assert len(await gateway.spool.read(first[-1][0])) == 3
+    assert len(await sequences(gateway, after=first[-1])) == 3
 
 
 async def test_a_batch_is_bounded_by_its_bytes(gateway: Rooms) -> None:
     await spool(gateway, *(an_event(number, limits.BATCH_BYTES // 3) for number in range(5)))
-    first = await gateway.spool.read(0)
+    first = await gateway.spool.read("events", 0)
     assert [sequence for sequence, _ in first] == [1, 2]
     assert sum(len(body) for _, body in first) <= limits.BATCH_BYTES
-    assert [sequence for sequence, _ in await gateway.spool.read(2)] == [3, 4]
+    assert await sequences(gateway, after=2) == [3, 4]
+    assert [sequence for sequence, _ in await gateway.spool.read("events", 0, 10)] == [1]
 
 
 async def test_an_item_larger_than_a_batch_goes_alone(gateway: Rooms) -> None:
     await spool(gateway, an_event(1), an_event(2, limits.BATCH_BYTES), an_event(3))
-    assert [sequence for sequence, _ in await gateway.spool.read(0)] == [1]
-    assert [sequence for sequence, _ in await gateway.spool.read(1)] == [2]
+    assert await sequences(gateway) == [1]
+    assert await sequences(gateway, after=1) == [2]
 
 
 async def test_no_sequence_is_ever_given_again(tmp_path: Path) -> None:
@@ -88,17 +116,19 @@ async def test_no_sequence_is_ever_given_again(tmp_path: Path) -> None:
         async with opened_rooms(tmp_path, masters=True) as rooms:
             epochs.add(rooms.spool.epoch)
             await spool(rooms, *(an_event(number) for number in range(3)))
-            assert [sequence for sequence, _ in await rooms.spool.read(0)] == [start, start + 1, start + 2]
-            await rooms.spool.confirm(start + 2)
+            assert await sequences(rooms) == [start, start + 1, start + 2]
+            await rooms.spool.confirm("events", start + 2, MASTER)
     assert len(epochs) == 1
 
 
-async def test_what_waits_survives_a_restart(tmp_path: Path) -> None:
+async def test_what_waits_survives_a_restart_and_so_does_the_ledger(tmp_path: Path) -> None:
     async with opened_rooms(tmp_path, masters=True) as rooms:
         await spool(rooms, an_event(1), an_event(2))
-        await rooms.spool.confirm(1)
+        await rooms.spool.confirm("events", 1, MASTER)
     async with opened_rooms(tmp_path, masters=True) as rooms:
-        assert await rooms.spool.read(0) == encoded(an_event(2), first=2)
+        assert await rooms.spool.read("events", 0) == encoded(an_event(2), first=2)
+        found = await entry(rooms)
+        assert (found.accepted, found.delivered, found.pending, found.dropped) == (2, 1, 1, {})
 
 
 async def test_whoever_sends_is_woken(gateway: Rooms) -> None:
@@ -110,5 +140,98 @@ async def test_whoever_sends_is_woken(gateway: Rooms) -> None:
 async def test_a_station_without_masters_keeps_nothing_for_them(tmp_path: Path) -> None:
     async with opened_rooms(tmp_path) as rooms:
         await spool(rooms, an_event(1))
-        assert rooms.spool.adding_encoded([("event", b"x")]) == []
+        assert rooms.spool.passed_on(an_event(1), b"x") == []
         assert await rooms.spool.pending() == 0
+
+
+async def test_a_master_is_told_how_much_it_has_confirmed_itself(gateway: Rooms) -> None:
+    await spool(gateway, *(an_event(number) for number in range(5)))
+    await gateway.spool.confirm("events", 2, MASTER)
+    await gateway.spool.confirm("events", 5, "other")
+    (row,) = [row for row in await gateway.spool.report(MASTER) if row.name == "events"]
+    assert (row.accepted, row.delivered, row.pending, row.confirmed) == (5, 5, 0, 2)
+
+
+async def test_the_newest_state_takes_the_place_of_the_one_before_it_that_was_not_handed_out(gateway: Rooms) -> None:
+    await spool(gateway, tagged("state/door", 1), tagged("state/window", 2))
+    await spool(gateway, tagged("state/door", 3))
+    rows = await gateway.spool.read("state", 0)
+    assert [decode_item(body) for _, body in rows] == [tagged("state/window", 2), tagged("state/door", 3)]
+    assert (await entry(gateway)).dropped == {"coalesced": 1}
+    # Both are under way now: what comes next is one more.
+    await spool(gateway, tagged("state/door", 4))
+    assert await sequences(gateway, "state") == [2, 3, 4]
+    found = await entry(gateway)
+    assert (found.accepted, found.pending, found.dropped) == (4, 3, {"coalesced": 1})
+
+
+async def test_the_states_of_two_sites_are_two(gateway: Rooms) -> None:
+    await spool(gateway, tagged("state/door"), msgspec.structs.replace(tagged("state/door"), site="porto"))
+    assert len(await sequences(gateway, "state")) == 2
+
+
+async def test_telemetry_and_events_give_way_oldest_first_and_it_is_counted(gateway: Rooms) -> None:
+    gateway.spool.budget = Budget(dict.fromkeys(CLASSES, 100_000))
+    for number in range(40):
+        await spool(gateway, tagged("telemetry/load", number, 10_000), tagged("alarm/fire", number, 1_000))
+    telemetry = await entry(gateway, "telemetry")
+    assert telemetry.accepted == 40
+    assert telemetry.pending_bytes <= 100_000
+    assert telemetry.dropped == {"budget": 40 - telemetry.pending}
+    assert await sequences(gateway, "telemetry") == list(range(41 - telemetry.pending, 41))
+    events = await entry(gateway, "events")
+    assert (events.pending, events.dropped) == (40, {})
+
+
+async def test_history_gives_way_before_alarms(gateway: Rooms) -> None:
+    gateway.spool.budget = Budget(dict.fromkeys(CLASSES, 100_000))
+    for number in range(12):
+        await spool(gateway, tagged("alarm/fire", number, 5_000))
+        await spool(gateway, an_event(number, 10_000))
+    assert len(await sequences(gateway, "urgent")) == 12
+    assert len(await sequences(gateway, "events")) < 5
+    while (await entry(gateway)).pending > 1:
+        await spool(gateway, tagged("alarm/fire", 99, 90_000))
+    assert await sequences(gateway, "events") == []
+
+
+async def test_returns_are_refused_and_not_dropped_and_there_is_room_again_after_a_confirmation(gateway: Rooms) -> None:
+    gateway.spool.budget = Budget(dict.fromkeys(CLASSES, 10_000))
+    record = OutcomeRecord(jid=JID, site="lisbon", id="a", fun="f.f", outcome=Outcome.OK, value="x" * 4_000, ended=2.0)
+    await spool(gateway, record, record)
+    with pytest.raises(SpoolFull) as refused:
+        gateway.spool.adding([record])
+    assert (refused.value.where, refused.value.allowed) == ("spool.returns_megabytes", "10000 bytes")
+    await gateway.spool.confirm("returns", 1, MASTER)
+    await spool(gateway, record)
+    found = await entry(gateway, "returns")
+    assert (found.accepted, found.delivered, found.pending, found.dropped) == (3, 1, 2, {})
+
+
+async def test_a_recount_finds_a_ledger_that_is_wrong(gateway: Rooms) -> None:
+    await spool(gateway, an_event(1), an_event(2))
+    await gateway.writer.commit([("DELETE FROM spool_events WHERE sequence = ?", [(1,)])])
+    assert [found.name for found in await recount(gateway.spool.path) if not found.equal] == ["events"]
+
+
+async def test_what_waited_before_there_were_streams_is_taken_over(tmp_path: Path) -> None:
+    async with opened_rooms(tmp_path, masters=True) as rooms:
+        await rooms.writer.commit(
+            [
+                (
+                    "INSERT INTO spool (kind, body) VALUES (?, ?)",
+                    [("event", encode(an_event(1))), ("close", encode(Close(jid=JID, site="lisbon", counts={})))],
+                ),
+                *((f"DROP TABLE {name}", [()]) for name in _new_tables()),
+                ("PRAGMA user_version = 6", [()]),
+            ]
+        )
+    async with opened_rooms(tmp_path, masters=True) as rooms:
+        assert await spooled(rooms) == [Close(jid=JID, site="lisbon", counts={}), an_event(1)]
+        assert (await entry(rooms, "returns")).accepted == (await entry(rooms, "events")).accepted == 1
+        assert look(rooms.spool.path, "SELECT count(*) FROM spool") == [(0,)]
+
+
+def _new_tables() -> list[str]:
+    others = ["ledger", "drops", "confirmations", "site_positions", "site_received", "site_ledgers"]
+    return [*(f"spool_{stream}" for stream in STREAMS), *others]

@@ -26,6 +26,7 @@ from tests.peers.waiting import until
 PARTS = [
     "store",
     "reader",
+    "spool",
     "authority",
     "epochs",
     "registry",
@@ -38,6 +39,7 @@ PARTS = [
     "deliver",
     "intake",
     "retention",
+    "aftermath",
 ]
 DEVICES = ["enrollment", "prekeys", "broker", "sessions", "revocation", "openings", "recertify", "mqtt"]
 LINKS = [*DEVICES, "sites", "uplink", "api"]

@@ -280,6 +280,9 @@ class _Request(BaseHTTPRequestHandler):
                 self._one("job", [{**view, "cancelled": True} for view in self.api.jobs if view["jid"] == jid])
             case ["jobs", jid, "release"]:
                 self._one("job", [{**view, "held": False} for view in self.api.jobs if view["jid"] == jid])
+            case ["events"]:
+                fired = [{**event, "_stamp": "2026-11-21T03:15:00.000001"} for event in (body or {})["events"]]
+                self._answer({"events": fired}, 201)
             case ["operators", "tokens"]:
                 self._answer({"id": "3f2a91c07be4", "token": "os1_secret", "expires": ISSUED, **(body or {})}, 201)
             case ["operators", "tokens", token, "revoke"]:

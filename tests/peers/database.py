@@ -20,6 +20,7 @@ from gateway.rooms import Rooms
 from gateway.store.migrate import migrate
 from gateway.store.reader import Reader
 from gateway.store.writer import Writer
+from upstream.frames import STREAMS
 
 PUBLIC_KEY = zmq.curve_keypair()[0].decode("ascii")
 FIRST_JID = 20261121031500000000
@@ -105,4 +106,4 @@ def encoded(*items: Item, first: int = 1) -> list[tuple[int, bytes]]:
 
 async def spooled(rooms: Rooms) -> list[Item]:
     """Everything that waits to go up."""
-    return [decode_item(body) for _, body in await rooms.spool.read(0)]
+    return [decode_item(body) for stream in STREAMS for _, body in await rooms.spool.read(stream, 0)]

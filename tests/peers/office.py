@@ -14,6 +14,7 @@ from device_agent.clock import Clock
 from device_agent.protocol.links import Parcel
 from device_agent.protocol.messages import Hello, Job, decode_job
 from gateway.api.audit import AuditApi
+from gateway.api.fire import FireApi
 from gateway.api.jobs import JobsApi
 from gateway.api.keys import KeysApi
 from gateway.api.listener import Listen
@@ -190,6 +191,7 @@ def _operations(rooms: Rooms, stopping: asyncio.Event) -> list[Operation]:
     return [
         *jobs.operations(),
         *AuditApi(AuditViews(rooms.reader)).operations(),
+        *FireApi(bus=rooms.bus, permission=rooms.permission, audit=rooms.audit).operations(),
         *OperatorsApi(holder=rooms.policies, tokens=rooms.tokens, audit=rooms.audit).operations(),
         *keys.operations(),
     ]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 
 from device_agent.errors import StationFailed
 from device_agent.protocol import limits
 from device_agent.protocol.links import Parcel
-from upstream.frames import DeviceRecord
+from upstream.frames import STREAMS, DeviceRecord, LedgerRow, Stream
 from upstream.ports import KeyState
 
 SECONDS = 10.0
@@ -38,10 +39,13 @@ class Above(Counted):
         self.brought: dict[str, tuple[bytes, bytes]] = {}
         """The request and the certificate of each site's newest hello."""
         self.items: dict[str, list[tuple[int, bytes]]] = defaultdict(list)
+        self.ledgers: dict[str, Sequence[LedgerRow]] = {}
         self.records: dict[str, list[DeviceRecord]] = defaultdict(list)
-        self.positions: dict[tuple[str, str], list[int]] = {}
+        self.positions: dict[tuple[str, str], dict[Stream, int]] = defaultdict(dict)
+        self.revisions: Counter[tuple[str, str]] = Counter()
         self.up: list[str] = []
         self.down: list[tuple[str, str]] = []
+        self.roles: dict[str, bool] = {}
         self.heard: Counter[str] = Counter()
         self.disk = asyncio.Event()
         """Commits wait for it."""
@@ -61,24 +65,29 @@ class Above(Counted):
         self.brought[site] = (request, certificate)
         return self.states.setdefault(key, "pending")
 
-    async def position(self, site: str, epoch: str) -> tuple[int, int]:
-        confirmed, revision = self.positions.get((site, epoch), (0, 0))
-        return confirmed, revision
+    async def position(self, site: str, epoch: str) -> tuple[dict[Stream, int], int]:
+        return dict(self.positions[site, epoch]), self.revisions[site, epoch]
 
-    async def commit(self, site: str, epoch: str, items: list[tuple[int, bytes]]) -> int:
+    async def commit(self, site: str, epoch: str, stream: Stream, items: list[tuple[int, bytes]]) -> int:
         await self._write()
         self.items[site] += items
-        self.positions.setdefault((site, epoch), [0, 0])[0] = items[-1][0]
+        self.positions[site, epoch][stream] = items[-1][0]
         return items[-1][0]
+
+    async def keep_ledger(self, site: str, rows: Sequence[LedgerRow]) -> None:
+        self.ledgers[site] = rows
 
     async def commit_records(self, site: str, epoch: str, records: list[DeviceRecord]) -> int:
         await self._write()
         self.records[site] += records
-        self.positions.setdefault((site, epoch), [0, 0])[1] = records[-1].revision
+        self.revisions[site, epoch] = records[-1].revision
         return records[-1].revision
 
     async def site_up(self, site: str, release: str, address: str) -> None:
         self.up.append(site)
+
+    def site_role(self, site: str, active: bool) -> None:
+        self.roles[site] = active
 
     def site_heard(self, site: str) -> None:
         self.heard[site] += 1
@@ -118,46 +127,61 @@ class Below(Counted):
 
     def __init__(self) -> None:
         super().__init__()
-        self.items: list[tuple[int, bytes]] = []
+        self.streams: dict[Stream, list[tuple[int, bytes]]] = {stream: [] for stream in STREAMS}
         self.confirmed: list[int] = []
+        """Of all streams."""
         self.roll = Rows()
         self.jobs: list[tuple[Parcel, float, str]] = []
         self.cancelled: list[str] = []
         self.changed = asyncio.Event()
         self.epochs = [EPOCH]
         self.failing = False
-        self._last = 0
+        self._last: Counter[Stream] = Counter()
 
     @property
     def epoch(self) -> str:
         return self.epochs[-1]
 
-    def add(self, *bodies: bytes) -> None:
+    @property
+    def items(self) -> list[tuple[int, bytes]]:
+        """What waits in the stream ``returns``."""
+        return self.streams["returns"]
+
+    def add(self, *bodies: bytes, stream: Stream = "returns") -> None:
         """Spool items."""
         for body in bodies:
-            self._last += 1
-            self.items.append((self._last, body))
+            self._last[stream] += 1
+            self.streams[stream].append((self._last[stream], body))
         self.changed.set()
 
-    async def read(self, after: int) -> list[tuple[int, bytes]]:
+    async def next_stream(self, sent: Mapping[Stream, int]) -> Stream | None:
+        for stream, items in self.streams.items():
+            if any(sequence > sent.get(stream, 0) for sequence, _ in items):
+                return stream
+        return None
+
+    async def read(self, stream: Stream, after: int, most_bytes: int = limits.BATCH_BYTES) -> list[tuple[int, bytes]]:
         batch: list[tuple[int, bytes]] = []
         size = 0
-        for sequence, body in self.items:
+        for sequence, body in self.streams[stream]:
             if sequence > after and len(batch) < limits.BATCH_ITEMS:
                 size += len(body)
-                if batch and size > limits.BATCH_BYTES:
+                if batch and size > most_bytes:
                     break
                 batch.append((sequence, body))
         return batch
 
-    async def confirm(self, sequence: int) -> None:
+    async def confirm(self, stream: Stream, sequence: int, master: str) -> None:
         self.confirmed.append(sequence)
-        self.items = [item for item in self.items if item[0] > sequence]
+        self.streams[stream] = [item for item in self.streams[stream] if item[0] > sequence]
 
-    async def reaches(self, sequence: int) -> bool:
+    async def reaches(self, positions: Mapping[Stream, int]) -> bool:
         if self.failing:
             raise StationFailed("the disk does not answer")
-        return sequence <= self._last
+        return all(sequence <= self._last[stream] for stream, sequence in positions.items())
+
+    async def report(self, master: str) -> list[LedgerRow]:
+        return []
 
     async def renew_epoch(self) -> None:
         self.epochs.append(f"{len(self.epochs):016x}")

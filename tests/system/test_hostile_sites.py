@@ -60,7 +60,7 @@ class Intruder:
         """One batch in sequence, and what was refused once the master has confirmed it."""
         bodies = [item if isinstance(item, bytes) else encode(item) for item in items]
         numbered = [(self._last + place, body) for place, body in enumerate(bodies, 1)]
-        await self.line.say(frames.Batch(EPOCH, self._last, numbered))
+        await self.line.say(frames.Batch(EPOCH, "returns", self._last, numbered))
         self._last = (await self.line.hears(frames.Confirmed)).sequence
         return self.refused()
 
@@ -121,12 +121,12 @@ async def test_a_key_that_nobody_accepted_can_say_hello_and_nothing_else(central
     before = central.refusals("central")
     async with stranger(central) as line:
         await line.say(b"", b"\xc1", b"\x91" * 1000, b"x" * 40_000, frames.Echo(1))
-        await line.say(frames.Batch(EPOCH, 0, [(1, b"x")]))
+        await line.say(frames.Batch(EPOCH, "returns", 0, [(1, b"x")]))
         await line.hello("x", protocol=9)
         assert (await line.hears(frames.SiteRefused)).state == "unsupported"
         await line.hello("quarantined")
         assert (await line.hears(frames.SiteRefused)).state == "pending"
-        await line.say(frames.Batch(EPOCH, 0, [(1, b"x")]), frames.Bye(), b"y" * 500_000, frames.Echo(1))
+        await line.say(frames.Batch(EPOCH, "returns", 0, [(1, b"x")]), frames.Bye(), b"y" * 500_000, frames.Echo(1))
         central.until(lambda: (central.refusals("central") - before)["uplink", "not_accepted"] >= 4, "it is counted")
     counted = central.refusals("central") - before
     assert counted["uplink", "malformed"] + counted["uplink", "wrong_type"] == 3
@@ -202,13 +202,15 @@ async def test_items_that_are_none_are_counted_and_do_not_stop_those_after_them(
 
 async def test_frames_out_of_turn_are_counted(intruder: Intruder) -> None:
     await intruder.line.say(
-        frames.Batch(EPOCH, 3, [(3, b"x")]),
-        frames.Batch("f" * 16, 0, [(1, b"x")]),
+        frames.Batch(EPOCH, "returns", 3, [(3, b"x")]),
+        frames.Batch("f" * 16, "returns", 0, [(1, b"x")]),
         b"\x91" * 1000,
         b"",
     )
     await intruder.line.hears_nothing_before_the_echo()
-    await intruder.line.say(frames.Batch(EPOCH, 5, [(6, b"x")]))
+    await intruder.line.say(
+        frames.Batch(EPOCH, "returns", 3, [(4, b"x")]), frames.Batch(EPOCH, "returns", 5, [(6, b"x")])
+    )
     await intruder.line.hears(frames.HelloAgain)
     intruder.system.until(
         lambda: set(intruder.refused()) >= {"gap", "out_of_order", "wrong_epoch", "malformed"}, "all are counted"
@@ -334,7 +336,7 @@ async def test_nonsense_about_devices_does_not_break_lists_or_targets(intruder: 
 
 async def test_a_flood_of_batches_is_cut_off_and_the_others_do_not_wait(intruder: Intruder) -> None:
     system = intruder.system
-    batch = frames.encode(frames.Batch(EPOCH, 0, [(number, b"\xc1") for number in range(1, 1001)]))
+    batch = frames.encode(frames.Batch(EPOCH, "returns", 0, [(number, b"\xc1") for number in range(1, 1001)]))
     await intruder.line.say(*[batch] * 300)
     assert_lisbon_answers(system)
     assert system.view("central")["role"] == "master"

@@ -106,14 +106,14 @@ async def test_what_is_heard_is_on_disk_and_on_its_way_up(bus: Bus, store: Store
         await bus.fire(firing)
         assert subscriber.queue.get_nowait() == firing[0]
     assert store.look("SELECT tag, site FROM events") == [("test/kept", "lisbon")]
-    assert store.look("SELECT kind FROM spool") == [("event",)]
+    assert store.look("SELECT count(*) FROM spool_events") == [(1,)]
     assert await bus.history("*", 10) == firing
 
 
 async def test_an_event_that_could_not_be_kept_is_counted_and_not_heard(
     bus: Bus, store: Store, metrics: Metrics
 ) -> None:
-    await store.writer.commit([("DROP TABLE spool", [()])])
+    await store.writer.commit([("DROP TABLE spool_events", [()])])
     with bus.subscribe("*") as subscriber:
         await bus.fire(numbered(bus, 3))
         assert subscriber.queue.empty()

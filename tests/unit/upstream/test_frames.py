@@ -39,7 +39,10 @@ def record(**changed: Any) -> frames.DeviceRecord:
 
 FROM_SITE: list[FromSite] = [
     frames.SiteHello(protocol=2, site="lisbon", epoch=EPOCH, release="0.1.0", request=b"request", certificate=b"c"),
-    frames.Batch(EPOCH, 4, [(5, b"item"), (9, b"")]),
+    frames.Batch(EPOCH, "returns", 4, [(5, b"item"), (9, b"")]),
+    frames.LedgerReport(
+        [frames.LedgerRow(name="events", accepted=9, delivered=5, pending=3, pending_bytes=700, dropped={"budget": 1})]
+    ),
     frames.DeviceRecords(EPOCH, [record(), record(id="cam-2", revision=8)]),
     frames.SiteTells(
         [
@@ -54,10 +57,10 @@ FROM_SITE: list[FromSite] = [
     frames.Bye(),
 ]
 FROM_MASTER: list[FromMaster] = [
-    frames.SiteWelcome("central", 12, 3),
+    frames.SiteWelcome("central", {"returns": 12}, 3),
     frames.SiteRefused("pending", "accept it"),
     frames.HelloAgain(),
-    frames.Confirmed(EPOCH, 9),
+    frames.Confirmed(EPOCH, "returns", 9),
     frames.RecordsConfirmed(8),
     frames.EchoReply(3),
     frames.SiteTrust(root_lists=[b"1", b"2"], certificate=b"c", revocations=[b"r"], leaves=[("porto", b"c")]),
@@ -76,7 +79,7 @@ def refused_by(decoder: Any, body: bytes) -> str:
 def packed(kind: str, *values: Any, **fields: Any) -> bytes:
     """A frame as anybody could write it, in the order of its fields."""
     names = {
-        "batch": ["epoch", "after", "items"],
+        "batch": ["epoch", "stream", "after", "items"],
         "device_records": ["epoch", "records"],
         "echo": ["nonce"],
         "site_job": ["job", "remaining"],
@@ -158,7 +161,7 @@ def test_a_valid_frame_with_anything_changed_is_a_frame_or_refused(
 
 @given(st.lists(st.integers(0, 2**63 - 1), min_size=1, max_size=20), st.integers(0, 2**63 - 1))
 def test_a_batch_is_read_only_when_each_sequence_follows_the_one_before(sequences: list[int], after: int) -> None:
-    body = encode(frames.Batch(EPOCH, after, [(sequence, b"") for sequence in sequences]))
+    body = encode(frames.Batch(EPOCH, "returns", after, [(sequence, b"") for sequence in sequences]))
     rises = all(first < second for first, second in zip([after, *sequences], sequences, strict=False))
     if rises:
         assert isinstance(decode_from_site(body), frames.Batch)
@@ -169,13 +172,14 @@ def test_a_batch_is_read_only_when_each_sequence_follows_the_one_before(sequence
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        (packed("batch", EPOCH, 0, []), "wrong_type"),
-        (packed("batch", EPOCH, 0, [(n + 1, b"") for n in range(limits.BATCH_ITEMS + 1)]), "wrong_type"),
-        (packed("batch", EPOCH, 0, [(1, bytes(limits.ITEM_BYTES + 1))]), "wrong_type"),
-        (packed("batch", EPOCH, 0, [(2**63, b"")]), "wrong_type"),
-        (packed("batch", EPOCH, -1, [(1, b"")]), "wrong_type"),
-        (packed("batch", "not an epoch", 0, [(1, b"")]), "wrong_type"),
-        (packed("batch", EPOCH, 0, [(1, b""), (1, b"")]), "out_of_order"),
+        (packed("batch", EPOCH, "returns", 0, []), "wrong_type"),
+        (packed("batch", EPOCH, "returns", 0, [(n + 1, b"") for n in range(limits.BATCH_ITEMS + 1)]), "wrong_type"),
+        (packed("batch", EPOCH, "returns", 0, [(1, bytes(limits.ITEM_BYTES + 1))]), "wrong_type"),
+        (packed("batch", EPOCH, "returns", 0, [(2**63, b"")]), "wrong_type"),
+        (packed("batch", EPOCH, "returns", -1, [(1, b"")]), "wrong_type"),
+        (packed("batch", "not an epoch", "returns", 0, [(1, b"")]), "wrong_type"),
+        (packed("batch", EPOCH, "returns", 0, [(1, b""), (1, b"")]), "out_of_order"),
+        (packed("batch", EPOCH, "other", 0, [(1, b"")]), "wrong_type"),
         (packed("device_records", EPOCH, []), "wrong_type"),
         (packed("echo", 2**64 - 1), "wrong_type"),
         (packed("echo", "1"), "wrong_type"),

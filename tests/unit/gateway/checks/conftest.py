@@ -29,6 +29,7 @@ class Told:
     fleet: dict[str, Any] = field(default_factory=dict)
     devices: list[tuple[str, str]] = field(default_factory=list)
     time: float = 0.0
+    damaged: dict[str, Any] | None = None
 
     async def station_view(self) -> dict[str, Any]:
         return self.station
@@ -50,6 +51,9 @@ class Told:
 
     def fleet_view(self) -> dict[str, Any]:
         return self.fleet
+
+    def damage(self) -> dict[str, Any] | None:
+        return self.damaged
 
     def now(self) -> float:
         return self.time

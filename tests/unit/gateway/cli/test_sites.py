@@ -17,7 +17,7 @@ LISBON: Fields = {
     "version": "0.1.0",
     "fingerprint": "ab:cd",
     "address": "192.0.2.7",
-    "confirmed_sequence": 12345,
+    "confirmed": {"returns": 12345, "events": 7},
 }
 PORTO: Fields = {**LISBON, "site": "porto", "connected": False, "last_seen": None, "devices": None, "version": None}
 
@@ -48,7 +48,7 @@ def test_a_site_is_shown(api: ApiDouble, shell: Shell) -> None:
         "version:     0.1.0",
         "fingerprint: ab:cd",
         "address:     192.0.2.7",
-        "confirmed:   up to sequence 12,345",
+        "confirmed:   returns 12,345, events 7",
     ]
 
 

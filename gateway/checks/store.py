@@ -1,0 +1,43 @@
+"""Was the store damaged, and what is missing of it?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from device_agent.clock import iso
+from gateway.checks.finding import Facts, Finding
+
+KEPT_DAYS = 14
+
+
+async def check(facts: Facts) -> list[Finding]:
+    """One finding about the store."""
+    damage = facts.damage()
+    if damage is None:
+        return [Finding(check="store", severity="ok", finding="never damaged, as far as is known")]
+    aside = Path(damage["aside"])
+    incomplete = [name for name, found in damage["tables"].items() if found["unreadable"]]
+    lost = bool(incomplete or damage["log_lost"] or damage["missing"])
+    meaning = (
+        "what is named as missing is gone from this station; what goes up is counted in the ledger as dropped"
+        " for damage, and devices and masters send again what was not confirmed"
+        if lost
+        else "nothing that could be counted is missing"
+    )
+    return [
+        Finding(
+            check="store",
+            severity="warning",
+            finding=f"damaged at {iso(damage['at'])}: {damage['words']}",
+            meaning=f"{meaning}; the damaged file is kept for {KEPT_DAYS} days: {aside}",
+            fix="look at the disk (smartctl -a, dmesg); " + _next(incomplete),
+        )
+    ]
+
+
+def _next(incomplete: list[str]) -> str:
+    lacking = {"enrolled", "revoked_devices", "keys", "site_trust", "epochs"} & set(incomplete)
+    if lacking:
+        names = ", ".join(sorted(lacking))
+        return f"rows of {names} cannot be had from anywhere else: restore a backup, see outstation backup --help"
+    return "nothing else is to be done"

@@ -1,0 +1,176 @@
+"""``outstation spool``: what waits for a master, and what became of everything else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from device_agent.errors import EXIT_NOT_ALL_OK, EXIT_OK
+from gateway.cli.command import ASKING, HelpText, invocation, noun, verb
+from gateway.cli.text import safe
+
+if TYPE_CHECKING:
+    from gateway.cli.output import Output
+    from gateway.cli.spool_views import SpoolView
+
+UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+app = noun(
+    HelpText(
+        purpose="Spool: what waits on this disk for a master, and the ledger of all that ever did.",
+        details="For each class: accepted = delivered + pending + dropped. It always adds up.",
+        examples=[
+            ("outstation spool status", "what waits, and what was dropped and why"),
+            ("outstation spool verify", "count the rows themselves"),
+        ],
+        exits=ASKING,
+    )
+)
+
+STATUS = HelpText(
+    purpose="Show the ledger: accepted = delivered + pending + dropped, for each class.",
+    details="It reads a few counters, whatever waits. On a station with sites below it, also what each of them says, "
+    "beside what has come of it here.",
+    explained={
+        "Columns": {
+            "class": "returns (jobs and answers), events, audit, telemetry",
+            "accepted": "what was ever put on this disk for a master",
+            "delivered": "what a master has confirmed to have on its own disk",
+            "pending": "what waits",
+            "size": "how much of its budget that takes",
+            "dropped": "given up, by reason: budget, coalesced (a newer state took its place), disk_full, damage",
+            "received": "of a site: what came of it here; less than is confirmed here is a loss at this master",
+        }
+    },
+    examples=[
+        ("outstation spool status", "the ledger"),
+        ("outstation spool status --json", "the same, for a script"),
+    ],
+    exits=ASKING,
+)
+
+
+@verb(app, "status", STATUS)
+def status(
+    context: typer.Context,
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON object")] = False,
+) -> int:
+    """Print the ledger."""
+    from gateway.cli import spool_views
+
+    output = invocation(context).output
+    found = spool_views.status(invocation(context).client())
+    if as_json:
+        output.record("spool", found)
+        return EXIT_OK
+    if found.enabled:
+        _own(output, found)
+    elif not found.sites:
+        output.note("no master above and no site below: nothing waits here")
+    if found.sites:
+        _below(output, found)
+    return EXIT_OK
+
+
+VERIFY = HelpText(
+    purpose="Count the rows of the spool, and hold the ledger against them.",
+    details="It reads every row that waits: seconds for a million of them. The station works on meanwhile.",
+    explained={
+        "Columns": {
+            "class": "as in `outstation spool status`",
+            "ledger": "how many are pending, by the ledger",
+            "rows": "how many there are",
+        }
+    },
+    examples=[
+        ("outstation spool verify", "status 1 if they differ"),
+        ("outstation spool verify --json", "the same, for a script"),
+    ],
+    exits={**ASKING, EXIT_OK: "the ledger is equal to the recount", EXIT_NOT_ALL_OK: "it is not, or it cannot be told"},
+)
+VERIFY_SECONDS = 600.0
+
+
+@verb(app, "verify", VERIFY)
+def verify(
+    context: typer.Context,
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON object")] = False,
+) -> int:
+    """Print the recount."""
+    from gateway.cli import spool_views
+
+    output = invocation(context).output
+    found = spool_views.verify(invocation(context).client(VERIFY_SECONDS))
+    if as_json:
+        output.record("recount", found)
+    else:
+        output.table(
+            ("class", "ledger", "rows", "ledger size", "rows size", ""),
+            [
+                (
+                    entry.name,
+                    f"{entry.pending:,}",
+                    f"{entry.rows:,}",
+                    size(entry.pending_bytes),
+                    size(entry.rows_bytes),
+                    ("equal", "green") if entry.equal else ("differs", "red"),
+                )
+                for entry in found.classes
+            ],
+            ("ledger", "rows", "ledger size", "rows size"),
+        )
+    return EXIT_OK if found.equal else EXIT_NOT_ALL_OK
+
+
+def _own(output: Output, found: SpoolView) -> None:
+    output.table(
+        ("class", "accepted", "delivered", "pending", "size", "of", "dropped"),
+        [
+            (
+                entry.name,
+                f"{entry.accepted:,}",
+                f"{entry.delivered:,}",
+                f"{entry.pending:,}",
+                size(entry.pending_bytes),
+                size(entry.budget_bytes),
+                _dropped(entry.dropped),
+            )
+            for entry in found.classes
+        ],
+        ("accepted", "delivered", "pending", "size", "of"),
+    )
+
+
+def _below(output: Output, found: SpoolView) -> None:
+    output.table(
+        ("site", "class", "accepted", "delivered", "pending", "dropped", "confirmed here", "received", "told"),
+        [
+            (
+                safe(site.site),
+                entry.name,
+                f"{entry.accepted:,}",
+                f"{entry.delivered:,}",
+                f"{entry.pending:,}",
+                _dropped(entry.dropped),
+                f"{entry.confirmed:,}",
+                f"{entry.received:,}" if not entry.missing else (f"{entry.received:,}: {entry.missing:,} lost", "red"),
+                output.age(site.at),
+            )
+            for site in found.sites
+            for entry in site.classes
+        ],
+        ("accepted", "delivered", "pending", "confirmed here", "received"),
+    )
+
+
+def _dropped(reasons: dict[str, int]) -> str:
+    return ", ".join(f"{count:,} {safe(reason)}" for reason, count in sorted(reasons.items())) or "0"
+
+
+def size(count: int) -> str:
+    """Bytes as a person reads them."""
+    amount, place = float(count), 0
+    while amount >= 1024 and place < len(UNITS) - 1:
+        amount, place = amount / 1024, place + 1
+    return f"{amount:.0f} {UNITS[place]}" if place == 0 else f"{amount:.1f} {UNITS[place]}"

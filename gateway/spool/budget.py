@@ -1,0 +1,56 @@
+"""How many bytes of each class may wait, and what happens beyond that: events and telemetry give way, the rest refuses.
+
+What is known here of how much waits is an estimate between two looks at the ledger; what gives way is counted by the
+statements themselves, inside their transaction.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from gateway.spool import ledger
+from gateway.spool.streams import CLASSES, GIVES_WAY, Class
+from gateway.store.writer import Statement, StoreFailed
+
+MEGABYTE = 1024 * 1024
+KEPT_SHARE = 0.95
+"""A class that gives way does so down to this share of its budget, so that it need not with each item after that."""
+
+
+class SpoolFull(StoreFailed):
+    """A class that never drops has used up its budget: nothing more is accepted of it until a master takes some."""
+
+    default_id = "spool.full"
+
+
+class Budget:
+    """The budgets of the classes, in bytes."""
+
+    def __init__(self, most: Mapping[Class, int] | None = None) -> None:
+        self.most: dict[Class, int] = dict.fromkeys(CLASSES, 256 * MEGABYTE) | dict(most or {})
+        self._waiting: Counter[Class] = Counter()
+
+    def measured(self, waiting: Mapping[Class, int]) -> None:
+        """So many bytes of each class wait."""
+        self._waiting = Counter(waiting)
+
+    def need_room(self, name: Class, size: int) -> None:
+        """Refuse what would not fit. Raises ``SpoolFull``; never for a class that gives way."""
+        if name not in GIVES_WAY and self._waiting[name] + size > self.most[name]:
+            raise SpoolFull(
+                f"the spool has no room for more {name}",
+                where=f"spool.{name}_megabytes",
+                found=f"{self._waiting[name]} bytes wait for a master",
+                allowed=f"{self.most[name]} bytes",
+                hint="bring the uplink back (outstation check), or raise the budget in the settings",
+            )
+
+    def taking(self, name: Class, size: int) -> list[Statement]:
+        """So many bytes are added: the statements that make the oldest give way, where there are too many now."""
+        self._waiting[name] += size
+        if name not in GIVES_WAY or self._waiting[name] <= self.most[name]:
+            return []
+        kept = int(self.most[name] * KEPT_SHARE)
+        self._waiting[name] = kept
+        return ledger.giving_way(name, GIVES_WAY[name], kept)

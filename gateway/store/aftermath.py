@@ -1,0 +1,92 @@
+"""What is still to be said and done of a store that was damaged: told upward once, and removed when it is old."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+import msgspec
+
+from device_agent.clock import Clock
+from device_agent.parts import Part
+from device_agent.protocol import tags
+from gateway.bus import Bus
+from gateway.store.damage import ROW, Damage, decode, encode
+from gateway.store.opening import belongings, set_aside
+from gateway.store.reader import Reader
+from gateway.store.writer import StoreFailed, Writer
+
+log = logging.getLogger(__name__)
+
+KEEP_SECONDS: Final = 14 * 86_400.0
+LOOK_SECONDS: Final = 3600.0
+
+
+class Aftermath(Part):
+    """Tells masters of a salvage, and keeps the damaged file for a time."""
+
+    name: ClassVar[str] = "aftermath"
+
+    def __init__(self, *, station: str, path: Path, writer: Writer, reader: Reader, bus: Bus, clock: Clock) -> None:
+        self._station = station
+        self._path = path
+        self._writer = writer
+        self._reader = reader
+        self._bus = bus
+        self._clock = clock
+        self.damage: Damage | None = None
+
+    async def open(self) -> None:
+        """Read what happened, and tell it if nobody was told."""
+        rows = await self._reader.rows("SELECT value FROM station WHERE key = ?", (ROW,))
+        self.damage = decode(rows[0][0]) if rows else None
+        if self.damage is not None and not self.damage.told:
+            await self._tell(self.damage)
+        self.spawn(self._tidy(), "tidy")
+
+    def view(self) -> dict[str, Any] | None:
+        """What happened, as checks look at it; None when nothing did, or when it is long ago."""
+        return None if self.damage is None else {**msgspec.to_builtins(self.damage), "words": self.damage.words()}
+
+    async def _tell(self, damage: Damage) -> None:
+        told = msgspec.structs.replace(damage, told=True)
+        event = self._bus.event(
+            tags.station_damaged(self._station),
+            {
+                "reason": damage.reason,
+                "words": damage.words(),
+                "rows": {name: found.rows for name, found in damage.tables.items()},
+                "incomplete": damage.incomplete,
+                "missing": damage.missing,
+                "log_lost": damage.log_lost,
+                "epoch_renewed": damage.epoch_renewed,
+            },
+        )
+        # What a restart would tell again has no row of its own to be committed with: twice is better than never.
+        await self._bus.fire([event])
+        try:
+            await self._writer.commit([("UPDATE station SET value = ? WHERE key = ?", [(encode(told), ROW)])])
+            self.damage = told
+        except StoreFailed as error:
+            log.error("the event of the damage goes out again at the next start error=%s", error.found)
+
+    async def _tidy(self) -> None:
+        while True:
+            try:
+                await self._clear()
+            except (StoreFailed, OSError) as error:
+                log.error("a damaged store that was set aside is not removed error=%s", error)
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _clear(self) -> None:
+        damage = self.damage
+        if damage is None or self._clock.wall() - damage.at < KEEP_SECONDS:
+            return
+        for aside in set_aside(self._path):
+            for file in belongings(aside):
+                file.unlink(missing_ok=True)
+            log.info("removed a damaged store file=%s", aside)
+        await self._writer.commit([("DELETE FROM station WHERE key = ?", [(ROW,)])])
+        self.damage = None

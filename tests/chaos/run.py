@@ -1,0 +1,271 @@
+"""One chaos run: everything up, load on, faults one after another, everything healed, and the reckoning."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.chaos.coordinator import Coordinator, Finding, drops_beside
+from tests.chaos.evidence import drops, gather, kept, open_jobs
+from tests.chaos.load import Load
+from tests.chaos.network import Network
+from tests.chaos.plan import LINKS, Fault, draw, windows
+from tests.chaos.plant import MASTERS, SITE, STATIONS, Plant
+
+TICK_SECONDS = 0.1
+LOOK_SECONDS = 5.0
+TELL_SECONDS = 15.0
+DRAIN_SECONDS = 240.0
+BROKER_SECONDS = 5.0
+DISK_SLACK_SECONDS = 10.0
+MEGABYTES = 384
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a run is; together with the code it is repeatable."""
+
+    seed: int
+    seconds: float
+    devices: int
+    faults: int
+    swarms: int = 4
+    keep: Path | None = None
+    excused: frozenset[str] = frozenset()
+    """Rules whose findings are told and do not fail the run."""
+
+
+@dataclass
+class Result:
+    """How it went."""
+
+    findings: list[Finding]
+    applied: Counter[str]
+    tally: str
+    seconds: float
+    excused: frozenset[str] = frozenset()
+    samples: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def failures(self) -> list[Finding]:
+        """What is not excused."""
+        return [finding for finding in self.findings if finding.rule not in self.excused]
+
+    @property
+    def good(self) -> bool:
+        """Whether everything holds."""
+        return not self.failures
+
+
+Tell = Callable[[str], None]
+
+
+def run(terms: Terms, tell: Tell) -> Result:
+    """Run it. Bounded by the seconds of the terms and those of the drain."""
+    plan = draw(terms.seed, terms.faults, terms.seconds, terms.swarms)
+    for fault in plan:
+        tell(f"  {fault}")
+    begun = time.monotonic()
+    with Network() as network, Plant(network, MEGABYTES) as plant:
+        tell(f"{terms.devices} devices join …")
+        plant.establish(terms.devices, terms.swarms)
+        tell(f"everybody is here after {time.monotonic() - begun:.0f} s; the faults begin")
+        chaos = _Chaos(plant, network, plan, terms, tell)
+        chaos.go()
+        undrained = chaos.drain()
+        findings = chaos.reckon(undrained)
+        result = Result(findings, chaos.applied, chaos.coordinator.tally(), time.monotonic() - begun, terms.excused)
+        if not result.good or terms.keep is not None:
+            folder = terms.keep or Path(tempfile.mkdtemp(prefix=f"chaos-{terms.seed}-"))
+            kept(plant, [str(finding) for finding in findings], chaos.facts(), folder)
+            tell(f"kept in {folder}")
+        return result
+
+
+class _Chaos:
+    """The director: faults and their undoing at their times, and an eye on everything meanwhile."""
+
+    def __init__(self, plant: Plant, network: Network, plan: Sequence[Fault], terms: Terms, tell: Tell) -> None:
+        self._plant = plant
+        self._network = network
+        self._plan = plan
+        self._terms = terms
+        self._tell = tell
+        self._begun = 0.0
+        self._samples: list[tuple[float, Mapping[tuple[str, str], int]]] = []
+        self._broker_kills: list[float] = []
+        self.applied: Counter[str] = Counter()
+        self.coordinator = Coordinator()
+        self._load = Load(self.coordinator, plant.socket_of, terms.seed, terms.swarms)
+
+    def go(self) -> None:
+        """The faults, from the first to the undoing of the last."""
+        moments = [(fault.start, True, fault) for fault in self._plan]
+        moments += [(fault.end, False, fault) for fault in self._plan]
+        moments.sort(key=lambda moment: moment[0])
+        self._begun = time.monotonic()
+        self._load.begin()
+        try:
+            pause = threading.Event()
+            look = tell = 0.0
+            while moments or self._now() < self._terms.seconds:
+                now = self._now()
+                while moments and moments[0][0] <= now:
+                    _, begins, fault = moments.pop(0)
+                    (self._apply if begins else self._undo)(fault)
+                self._plant.keep_up(time.monotonic())
+                if now >= look:
+                    look = now + LOOK_SECONDS
+                    self._look()
+                if now >= tell:
+                    tell = now + TELL_SECONDS
+                    self._tell(f"{now:7.1f} s  {self.coordinator.tally()}; {self._waiting()} wait in the spool")
+                pause.wait(TICK_SECONDS)
+        finally:
+            self._load.end()
+
+    def drain(self) -> str:
+        """Wait until nothing is under way any more; what still was when the wait was over."""
+        self._tell(f"{self._now():7.1f} s  all is healed; waiting until nothing is under way")
+        left = "nothing was asked"
+        deadline = time.monotonic() + DRAIN_SECONDS
+        pause = threading.Event()
+        tell = 0.0
+        while left and time.monotonic() < deadline:
+            self._plant.keep_up(time.monotonic())
+            left = self._left()
+            if left and self._now() >= tell:
+                tell = self._now() + TELL_SECONDS
+                self._tell(f"{self._now():7.1f} s  {left}")
+            pause.wait(TICK_SECONDS)
+        return left
+
+    def reckon(self, undrained: str) -> list[Finding]:
+        """Every rule that does not hold."""
+        self._look()
+        self._plant.last_reports()
+        evidence = gather(
+            self._plant,
+            endings=self._endings(),
+            drops_outside=drops_beside(self._samples, windows(self._plan, "fill"), DISK_SLACK_SECONDS),
+            undrained=undrained,
+        )
+        if evidence.verified is None:
+            self._tell(f"spool verify was not asked: {evidence.verify_words}")
+        findings = self.coordinator.reconcile(evidence)
+        traces = self._plant.crashes()
+        if traces:
+            findings.append(Finding("traceback", "a log has a traceback", traces))
+        return findings
+
+    def facts(self) -> dict[str, Any]:
+        """Who said what, for whoever looks into a failure."""
+        return {
+            "seed": self._terms.seed,
+            "plan": [str(fault) for fault in self._plan],
+            "events": self.coordinator.events,
+            "orders": self.coordinator.orders,
+            "endings": [f"{each.name} {each.status} {each.log}" for each in self._plant.endings],
+            "reports": self._plant.reports,
+        }
+
+    def _now(self) -> float:
+        return time.monotonic() - self._begun
+
+    # --- faults --------------------------------------------------------------------------------------------------
+
+    def _apply(self, fault: Fault) -> None:
+        self._tell(f"{self._now():7.1f} s  {fault.kind} {fault.subject} {fault.way}")
+        plant, network = self._plant, self._network
+        match fault.kind, fault.subject:
+            case "kill", "broker":
+                self._broker_kills.append(time.monotonic())
+                pause, deadline = threading.Event(), time.monotonic() + BROKER_SECONDS
+                while not plant.kill_broker() and time.monotonic() < deadline:
+                    plant.keep_up(time.monotonic())
+                    pause.wait(TICK_SECONDS)
+            case "kill", "gateway":
+                plant.hold(SITE)
+            case "kill", "swarm":
+                plant.take_reports()
+                plant.hold(f"swarm-{fault.way}")
+            case "kill", master:
+                plant.hold(master)
+            case "fill", _:
+                plant.disk.fill()
+            case "cut", links:
+                for link in LINKS[links]:
+                    (network.down if fault.way == "down" else network.hole)(link)
+            case "slow", links:
+                for link in LINKS[links]:
+                    network.slow(link, int(fault.way))
+        self.applied[fault.kind if fault.kind != "kill" else f"kill {fault.subject}"] += 1
+
+    def _undo(self, fault: Fault) -> None:
+        plant, network = self._plant, self._network
+        match fault.kind, fault.subject:
+            case "kill", "broker":
+                pass  # The gateway ends with its broker, and is started again like anybody who ended.
+            case "kill", "gateway":
+                plant.let_go(SITE)
+            case "kill", "swarm":
+                self._new_generation(int(fault.way))
+            case "kill", master:
+                plant.let_go(master)
+            case "fill", _:
+                plant.disk.free()
+            case "cut", links:
+                for link in LINKS[links]:
+                    (network.up if fault.way == "down" else network.fill_hole)(link)
+            case "slow", links:
+                for link in LINKS[links]:
+                    network.fast(link)
+
+    def _new_generation(self, number: int) -> None:
+        """A swarm whose site does not let anybody in at this moment comes when it does."""
+        self._plant.renew_swarm(number)
+
+    # --- looks ---------------------------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        self._plant.take_reports()
+        self._samples.append((self._now(), drops(self._plant.store_of(SITE))))
+
+    def _waiting(self) -> Any:
+        return self._plant.station_view(SITE).get("spool_pending", "unknown how many")
+
+    def _left(self) -> str:
+        for name in STATIONS:
+            if not self._plant.answers(name):
+                return f"{name} does not answer"
+        if missing := self._plant.missing_swarms():
+            return f"{missing} are not back"
+        view = self._plant.station_view(SITE)
+        if (view.get("uplink") or {}).get("state") != "connected":
+            return "the gateway has no master"
+        for name in (*MASTERS, SITE):
+            jobs = open_jobs(self._plant.store_of(name))
+            if jobs:
+                return f"{name} has {len(jobs)} open jobs: {', '.join(jobs[:5])}"
+        waiting = view.get("spool_pending")
+        return f"{waiting} items wait in the spool" if waiting else ""
+
+    def _endings(self) -> list[str]:
+        """Those for which no fault is the reason."""
+        return [
+            f"{each.name} with status {each.status} at {each.at - self._begun:.0f} s: {each.log[-400:]}"
+            for each in self._plant.endings
+            if not (each.name == SITE and any(0 <= each.at - at < DISK_SLACK_SECONDS for at in self._broker_kills))
+        ]
+
+
+def clean(folder: Path) -> None:
+    """Forget what an earlier run kept."""
+    shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,51 @@
+"""gateway/cli/fire.py."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.peers.api_double import ApiDouble
+from tests.unit.gateway.cli.conftest import Shell
+
+
+@pytest.mark.parametrize(
+    ("typed", "data"),
+    [
+        ([], {}),
+        (["{door: north, badge: 4711}"], {"door": "north", "badge": 4711}),
+        (['{"deep": [1, null, {"a": true}]}'], {"deep": [1, None, {"a": True}]}),
+        (["door: north"], {"door": "north"}),
+    ],
+)
+def test_data_is_a_mapping_in_yaml_or_json(
+    typed: list[str], data: dict[str, Any], api: ApiDouble, shell: Shell
+) -> None:
+    finished = shell.here("fire", "site/door", *typed)
+    assert finished.status == 0
+    assert finished.out == "2026-11-21T03:15:00.000001\t-\tsite/door\n"
+    assert api.asked("POST", "/events") == [({}, {"events": [{"tag": "site/door", "data": data}]})]
+
+
+@pytest.mark.parametrize("typed", ["north", "[1, 2]", "{a: 2026-11-21}", "{a: .inf}", "{", "", "{1: a}"])
+def test_what_is_no_mapping_is_not_fired(typed: str, api: ApiDouble, shell: Shell) -> None:
+    finished = shell.here("fire", "site/door", typed)
+    assert (finished.status, finished.out) == (2, "")
+    assert api.asked("POST", "/events") == []
+
+
+@pytest.mark.usefixtures("api")
+def test_json_has_the_stamp_of_the_station(shell: Shell) -> None:
+    finished = shell.here("fire", "site/door", "{a: 1}", "--json")
+    assert finished.status == 0, finished.error
+    fired = json.loads(finished.out)
+    assert (fired["type"], fired["tag"], fired["_stamp"]) == ("event", "site/door", "2026-11-21T03:15:00.000001")
+
+
+def test_a_station_that_refuses_is_a_status_of_its_own(api: ApiDouble, shell: Shell) -> None:
+    api.refusals["/events"] = (403, {"error": {"id": "policy.role", "what": "eve may not run jobs"}})
+    finished = shell.here("fire", "site/door")
+    assert (finished.status, finished.out) == (8, "")
+    assert "eve may not run jobs" in finished.error

@@ -1,0 +1,33 @@
+"""What the links of a gateway have in common."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from device_agent.clock import Clock
+from upstream.curve import CurveKeys
+from upstream.link_budget import LinkBudget
+from upstream.ports import JobIntake, Outgoing, Refusals, Roll, TrustAbove
+
+Spawn = Callable[[Coroutine[Any, Any, None], str], "asyncio.Task[None]"]
+
+
+@dataclass(frozen=True)
+class Ends:
+    """What the links of a gateway have in common: who it is, and whoever holds its end."""
+
+    site: str
+    keys: CurveKeys
+    outgoing: Outgoing
+    roll: Roll
+    intake: JobIntake
+    refusals: Refusals
+    clock: Clock
+    trust: TrustAbove | None
+    budget: LinkBudget
+    echo_every: float
+    silence_limit: float
+    random_reauth_delay: float

@@ -1,0 +1,39 @@
+"""The socket on which a station hears its sites."""
+
+from __future__ import annotations
+
+import zmq
+import zmq.asyncio
+
+from device_agent.errors import ConfigInvalid
+from device_agent.protocol import limits
+from upstream.curve import ZAP_DOMAIN, CurveKeys
+
+
+def bound_router(context: zmq.asyncio.Context, keys: CurveKeys, listen: str) -> zmq.asyncio.Socket:
+    """A ROUTER that listens with these keys, takes no frame over the bound and notices dead lines.
+
+    Raises ``ConfigInvalid`` when the address cannot be used.
+    """
+    socket = context.socket(zmq.ROUTER)
+    socket.linger = 0
+    socket.router_mandatory = True
+    socket.sndhwm = socket.rcvhwm = 1000
+    socket.maxmsgsize = limits.UPLINK_FRAME_BYTES
+    socket.curve_server = True
+    socket.curve_secretkey = keys.secret.encode("ascii")
+    socket.zap_domain = ZAP_DOMAIN.encode("ascii")
+    socket.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)
+    socket.heartbeat_ivl, socket.heartbeat_timeout, socket.heartbeat_ttl = 15_000, 45_000, 45_000
+    try:
+        socket.bind(listen)
+    except zmq.ZMQError as error:
+        socket.close(linger=0)
+        raise ConfigInvalid(
+            "the address for sites cannot be used",
+            where="sites.listen",
+            found=f"{listen}: {error}",
+            allowed="tcp://ADDRESS:PORT that is free on this machine",
+            hint="choose another port, or stop what uses this one: ss -ltnp",
+        ) from None
+    return socket
