@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from gateway.store.connection import Connection
+from gateway.store.damage import is_damage, mark
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +50,7 @@ class Space:
 
     def __init__(self, connection: Connection, path: Path) -> None:
         self._connection = connection
+        self._path = path
         self._log = path.with_name(f"{path.name}-wal")
         self._written = asyncio.Event()
         self._count = 0
@@ -72,6 +74,8 @@ class Space:
                 else:
                     await self._in_quiet(before)
             except sqlite3.Error as error:
+                if is_damage(error):
+                    raise mark(self._path, error) from None
                 # A full disk for one; the next thing that is written makes it be tried again.
                 log.warning("space was not given back, tried again later error=%s", error)
                 await asyncio.sleep(AGAIN_SECONDS)
