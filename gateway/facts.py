@@ -45,7 +45,9 @@ class StationFacts:
         spool: Spool,
         metrics: Metrics,
         marks: Marks,
+        aftermath: Aftermath,
     ) -> None:
+        self._aftermath = aftermath
         self._marks = marks
         self._role = role
         self._name = name
@@ -62,7 +64,6 @@ class StationFacts:
         self.uplink: Reporting | None = None
         self.broker: Reporting | None = None
         self.downlink: Reporting | None = None
-        self.aftermath: Aftermath | None = None
         self.sites_address: str | None = None
         self.enrolled: Callable[[], Iterable[Enrolled]] = tuple
 
@@ -136,7 +137,7 @@ class StationFacts:
 
     def damage(self) -> dict[str, Any] | None:
         """What became of a store that was damaged."""
-        return self.aftermath.view() if self.aftermath is not None else None
+        return self._aftermath.view()
 
     def now(self) -> float:
         """The time that counts, which is never behind what was certainly signed."""

@@ -45,6 +45,7 @@ from gateway.devices.sites import SiteBook
 from gateway.devices.trust_above import TrustAbove
 from gateway.facts import StationFacts
 from gateway.jobs.accept import Acceptance
+from gateway.jobs.asking import Asking
 from gateway.jobs.branches import Branches
 from gateway.jobs.close import Closing
 from gateway.jobs.collect import Collection
@@ -55,8 +56,11 @@ from gateway.jobs.permission import Permission
 from gateway.jobs.reseal import Reseal
 from gateway.jobs.retention import Retention
 from gateway.jobs.seal import IssuerSequence, Sealer
+from gateway.jobs.stories import Stories
+from gateway.jobs.story_pages import StoryPages
 from gateway.jobs.views import JobViews
 from gateway.metrics import Metrics
+from gateway.spool.drill import Cutting, Drill
 from gateway.spool.inbox import Inbox
 from gateway.spool.queue import spool_of
 from gateway.spool.received import SiteLedgers
@@ -66,7 +70,7 @@ from gateway.store.reader import Reader
 from gateway.store.told import Marks
 from gateway.store.writer import Writer
 from upstream.curve import load_or_make
-from upstream.uplink import MasterAddress
+from upstream.uplink import MasterAddress, masters_above
 
 Role = Literal["master", "gateway"]
 CHECKS = [disk.check, store.check, broker.check, trust.check, uplink.check, twins.check, keys.check, refusals.check]
@@ -74,6 +78,9 @@ CHECKS = [disk.check, store.check, broker.check, trust.check, uplink.check, twin
 
 class Rooms:
     """What every station has, whatever its links: built here, in the order in which each needs the ones before it."""
+
+    cutting: Cutting | None = None
+    """The uplink, once it is open."""
 
     def __init__(self, role: Role, settings: StationSettings, state_dir: Path, clock: Clock) -> None:
         name, path = settings.name, state_dir / "station.sqlite"
@@ -123,8 +130,7 @@ class Rooms:
         self.site_book = SiteBook(
             writer=writer, reader=reader, bus=bus, registry=self.registry, site_keys=self.site_keys, clock=clock
         )
-        self.fence = SiteFence(writer=writer, reader=reader, bus=bus, clock=clock, site_book=self.site_book)
-        self.marks = Marks(site=name, writer=writer, reader=reader, bus=bus, clock=clock)
+        self.fence, self.marks, self.aftermath = _guards(name, path, writer, reader, bus, clock, self.site_book)
         self.fleet_revocation = FleetRevocation(
             authority=self.authority,
             reject_site=lambda site: self.site_keys.reject(site, None),
@@ -180,6 +186,13 @@ class Rooms:
             metrics=metrics,
             clock=clock,
         )
+        self.stories = Stories(
+            pages=StoryPages(site=name, open_jobs=self.open_jobs, reader=reader),
+            open_jobs=self.open_jobs,
+            metrics=metrics,
+        )
+        self.closing.on_news(self.stories.news)
+        self.asking = Asking()
         self.branches = Branches(
             open_jobs=self.open_jobs,
             registry=self.registry,
@@ -188,6 +201,7 @@ class Rooms:
             closing=self.closing,
             sealer=self.sealer,
             reseal=self.reseal,
+            asking=self.asking,
             spool=spool,
             writer=writer,
             clock=clock,
@@ -217,6 +231,7 @@ class Rooms:
             closing=self.closing,
             sealer=self.sealer,
             permission=self.permission,
+            offered=self.stories.offered,
             metrics=metrics,
             clock=clock,
             kick=self.delivery.kick,
@@ -232,9 +247,9 @@ class Rooms:
             bus=bus,
             metrics=metrics,
             clock=clock,
-            on_new_store=self.branches.site_forgot,
+            asking=self.asking,
+            branches=self.branches,
         )
-        self.site_ledgers = SiteLedgers(reader)
         self.facts = StationFacts(
             role=role,
             name=name,
@@ -249,9 +264,7 @@ class Rooms:
             spool=spool,
             metrics=metrics,
             marks=self.marks,
-        )
-        self.aftermath = self.facts.aftermath = Aftermath(
-            station=name, path=path, writer=writer, reader=reader, bus=bus, clock=clock
+            aftermath=self.aftermath,
         )
         self.retention = Retention(
             writer=writer,
@@ -296,7 +309,7 @@ class Rooms:
         dropped = self.authority.dropped_masters()
         named = [MasterAddress(entry.address, entry.key) for entry in self.listed if entry.key not in dropped]
         known = [MasterAddress(entry.address, entry.key) for entry in self.authority.masters()]
-        return list(dict.fromkeys([*named, *known]))
+        return masters_above(named, known)
 
     def operations(self, stopping: asyncio.Event) -> list[Operation]:
         """The whole API, noun by noun."""
@@ -328,9 +341,24 @@ class Rooms:
             *OperatorsApi(holder=self.policies, tokens=self.tokens, audit=self.audit).operations(),
             *EventsApi(bus=self.bus, stopping=stopping).operations(),
             *FireApi(bus=self.bus, permission=self.permission, audit=self.audit).operations(),
-            *SpoolApi(self.spool, self.site_ledgers).operations(),
+            *SpoolApi(
+                self.spool,
+                SiteLedgers(self.reader),
+                Drill(lambda: self.cutting, self.bus),
+            ).operations(),
         ]
 
 
 def _nobody(_: str) -> None:
     """A station without devices of its own."""
+
+
+def _guards(
+    name: str, path: Path, writer: Writer, reader: Reader, bus: Bus, clock: Clock, site_book: SiteBook
+) -> tuple[SiteFence, Marks, Aftermath]:
+    """What looks after copies of a store and after damage to it."""
+    return (
+        SiteFence(writer=writer, reader=reader, bus=bus, clock=clock, site_book=site_book),
+        Marks(site=name, writer=writer, reader=reader, bus=bus, clock=clock),
+        Aftermath(station=name, path=path, writer=writer, reader=reader, bus=bus, clock=clock),
+    )

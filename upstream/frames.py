@@ -1,9 +1,9 @@
 """Messages on the uplink: typed, bounded msgpack, one ZeroMQ frame each. Pure.
 
-A site speaks ``SiteHello``, ``Batch``, ``LedgerReport``, ``DeviceRecords``, ``SiteTells``, ``Reseal``, ``Echo`` and
-``Bye``. A master answers ``SiteWelcome`` or ``SiteRefused`` (and tells the other ``Twin``), ``HelloAgain``,
-``Confirmed``, ``RecordsConfirmed`` and ``EchoReply``, says whom to believe (``SiteTrust``), and sends ``SiteJob`` and
-``Cancel``.
+A site speaks ``SiteHello``, ``SiteRole``, ``Batch``, ``LedgerReport``, ``DeviceRecords``, ``SiteTells``, ``Reseal``,
+``Echo`` and ``Bye``. A master answers ``SiteWelcome`` or ``SiteRefused`` (and tells the other ``Twin``),
+``HelloAgain``, ``Confirmed``, ``RecordsConfirmed`` and ``EchoReply``, says whom to believe (``SiteTrust``), and sends
+``SiteJob`` and ``Cancel``. What both say of a job's story is in ``story_frames``.
 
 Proofs travel as the bytes they are; who believes them checks them (``device_agent.trust``), not these frames.
 """
@@ -32,6 +32,8 @@ from device_agent.protocol.messages import (
     decode_bounded,
     decode_value,
 )
+from upstream.story_frames import AskJob, Story, StoryTaken, UnknownJob
+from upstream.twin_frames import MARKS, Mark, Twin
 
 PROTOCOL = 3
 
@@ -44,9 +46,6 @@ STREAMS: tuple[Stream, ...] = get_args(Stream)
 CERTIFICATE_BYTES = 8192
 """Largest certificate, and largest request for one."""
 
-MARKS = 16
-"""Marks in a hello."""
-
 NAMES_BYTES = 256
 """Names and lengths around one entry of a list."""
 
@@ -55,7 +54,6 @@ Label = Annotated[str, Meta(max_length=64)]
 User = Annotated[str, Meta(max_length=128)]
 Certificate = Annotated[bytes, Meta(max_length=CERTIFICATE_BYTES)]
 Proof = Annotated[bytes, Meta(max_length=limits.MESSAGE_BYTES)]
-Mark = Annotated[bytes, Meta(min_length=16, max_length=16)]
 Kid = Annotated[bytes, Meta(min_length=8, max_length=8)]
 
 
@@ -201,6 +199,12 @@ class Echo(Struct, frozen=True, tag="echo"):
     nonce: Sequence
 
 
+class SiteRole(Struct, frozen=True, tag="site_role"):
+    """Whether this master gets the site's spool (active) or stands by; either may order. Said again when it changes."""
+
+    active: bool
+
+
 class Bye(Struct, frozen=True, tag="bye"):
     """The site stops; what it has not sent stays on its disk."""
 
@@ -227,12 +231,6 @@ class SiteRefused(Struct, frozen=True, tag="site_refused"):
     revocations: Annotated[list[Proof], Meta(max_length=2048)] = []
     mark: Annotated[bytes, Meta(max_length=16)] = b""
     """With ``fenced``: the mark of whom was welcome last."""
-
-
-class Twin(Struct, frozen=True, tag="twin"):
-    """To a site that is connected: another gateway, at this address, runs with a copy of its store."""
-
-    address: Annotated[str, Meta(max_length=256)]
 
 
 class HelloAgain(Struct, frozen=True, tag="hello_again"):
@@ -284,7 +282,9 @@ class EchoReply(Struct, frozen=True, tag="echo_reply"):
     nonce: Sequence
 
 
-FromSite = SiteHello | Batch | LedgerReport | DeviceRecords | SiteTells | Reseal | Echo | Bye
+FromSite = (
+    SiteHello | Batch | LedgerReport | DeviceRecords | SiteTells | Reseal | SiteRole | Story | UnknownJob | Echo | Bye
+)
 FromMaster = (
     SiteWelcome
     | SiteRefused
@@ -296,6 +296,8 @@ FromMaster = (
     | SiteTrust
     | SiteJob
     | Cancel
+    | AskJob
+    | StoryTaken
 )
 
 T = TypeVar("T")

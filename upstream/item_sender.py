@@ -16,6 +16,7 @@ from device_agent.protocol import limits
 from upstream import frames
 from upstream.dealer import LinkLost
 from upstream.frames import STREAMS, Stream
+from upstream.link_budget import LinkBudget
 from upstream.ports import Outgoing
 
 log = logging.getLogger(__name__)
@@ -25,13 +26,17 @@ Send = Callable[[frames.FromSite], Awaitable[None]]
 
 
 class ItemSender:
-    """The items' way up over one connection to a master, which is known by its key."""
+    """The items' way up over one connection to a master, which is known by its key.
 
-    def __init__(self, outgoing: Outgoing, master: str = "", most_bytes: int = limits.BATCH_BYTES) -> None:
+    ``run`` may be cancelled and run again: it goes on behind what it sent.
+    """
+
+    def __init__(self, outgoing: Outgoing, budget: LinkBudget, master: str) -> None:
         self._outgoing = outgoing
+        self._budget = budget
         self._master = master
-        self._most_bytes = most_bytes
         self._confirmed: Counter[Stream] = Counter()
+        self._sent: Counter[Stream] = Counter()
         self._gone: Counter[Stream] = Counter()
         self._confirmation = asyncio.Event()
         self._room = asyncio.Event()
@@ -48,7 +53,7 @@ class ItemSender:
                 raise LinkLost("the master knows more of this store than is in it: going on under a new epoch")
         except OutstationError as error:
             raise LinkLost(f"the spool cannot be read: {error.what}") from None
-        self._confirmed = Counter(welcome.positions)
+        self._confirmed, self._sent = Counter(welcome.positions), Counter(welcome.positions)
         self._gone = Counter()
         self._confirmation.set()
 
@@ -69,17 +74,19 @@ class ItemSender:
 
     async def run(self, send: Send) -> None:
         """Send until cancelled. Raises ``LinkLost``."""
-        sent = Counter(self._confirmed)
         under_way: deque[tuple[Stream, int]] = deque()
         while True:
+            await self._budget.room()
             self._outgoing.changed.clear()
-            batch = await self._next(sent)
+            batch = await self._next()
             if batch is None:
                 await self._outgoing.changed.wait()
                 continue
             await send(batch)
-            sent[batch.stream] = batch.items[-1][0]
-            under_way.append((batch.stream, sent[batch.stream]))
+            stream, last = batch.stream, batch.items[-1][0]
+            self._sent[stream] = last
+            self._budget.spend(sum(len(body) for _, body in batch.items))
+            under_way.append((stream, last))
             # Counted in batches, as the master does: a batch of large items holds few of them.
             while len(under_way) >= limits.BATCHES_IN_FLIGHT:
                 stream, sequence = under_way[0]
@@ -88,18 +95,6 @@ class ItemSender:
                     continue
                 self._room.clear()
                 await self._room.wait()
-
-    async def _next(self, sent: Counter[Stream]) -> frames.Batch | None:
-        """The next batch of the first stream that has any."""
-        try:
-            while (stream := await self._outgoing.next_stream(sent)) is not None:
-                items = await self._outgoing.read(stream, sent[stream], self._most_bytes)
-                # What was to be read may have given way meanwhile.
-                if items:
-                    return frames.Batch(self._outgoing.epoch, stream, sent[stream], items)
-        except OutstationError as error:
-            raise LinkLost(f"the spool cannot be read: {error.what}") from None
-        return None
 
     async def let_go(self) -> None:
         """Let go of what is confirmed, until cancelled: off the way of what is sent, and all at once."""
@@ -115,3 +110,16 @@ class ItemSender:
                 except OutstationError as error:
                     # What is confirmed but still on disk is let go with the next confirmation.
                     log.error("confirmed items could not be let go stream=%s error=%s", stream, error.found)
+
+    async def _next(self) -> frames.Batch | None:
+        """The next batch of the first stream that has any."""
+        try:
+            while (stream := await self._outgoing.next_stream(self._sent)) is not None:
+                after = self._sent[stream]
+                items = await self._outgoing.read(stream, after, self._budget.most_bytes)
+                # What was to be read may have given way meanwhile.
+                if items:
+                    return frames.Batch(self._outgoing.epoch, stream, after, items)
+        except OutstationError as error:
+            raise LinkLost(f"the spool cannot be read: {error.what}") from None
+        return None

@@ -8,12 +8,15 @@ from dataclasses import dataclass, field
 
 from device_agent.protocol import limits
 from upstream import frames
+from upstream.curve import fingerprint
+from upstream.ports import Inbox, KeyState
+from upstream.story_frames import Story, StoryTaken, UnknownJob
 
 QUEUED_FRAMES = limits.BATCHES_IN_FLIGHT * 4
 """Frames of one site that wait for a commit."""
 
 
-Work = frames.Batch | frames.LedgerReport | frames.DeviceRecords | frames.SiteTells
+Work = frames.Batch | frames.LedgerReport | frames.DeviceRecords | frames.SiteTells | Story | UnknownJob
 """What is put on disk, one after another."""
 
 
@@ -35,6 +38,8 @@ class Peer:
     welcome: bool = False
     renew: bool = False
     """Whether its welcome asks it to take a new epoch."""
+    active: bool = False
+    """Whether it says that this master gets its spool."""
     told: frames.SiteTrust = field(default_factory=frames.SiteTrust)
     """What it was told of whom to believe, since it is welcome."""
 
@@ -47,3 +52,31 @@ class Peer:
     def epoch(self) -> str:
         """Names its store."""
         return self.hello.epoch
+
+
+async def nobody_seals(site: str, jid: str, reason: str) -> None:
+    """Until somebody seals."""
+
+
+async def keep_story(inbox: Inbox, site: str, frame: Story | UnknownJob) -> StoryTaken:
+    """Put on disk what a site tells of a job; what it is then told. Raises what the inbox raises."""
+    if isinstance(frame, Story):
+        await inbox.commit_story(site, frame.items)
+    else:
+        await inbox.unknown_job(site, frame.jid)
+    return StoryTaken(frame.jid)
+
+
+def refusal_words(state: KeyState, peer: Peer, station: str, *, revoked: bool) -> str:
+    """What a site is told whose key is not accepted."""
+    match state:
+        case "pending":
+            print_of = fingerprint(peer.key)
+            return f"accept it on {station}: outstation keys accept {peer.site} (fingerprint {print_of})"
+        case "rejected":
+            return f"the key was {'revoked' if revoked else 'rejected'} on {station}"
+        case _:
+            return (
+                f"{station} has accepted another key or another identity for site {peer.site},"
+                " or reaches it through a relay"
+            )

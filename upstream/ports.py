@@ -9,11 +9,15 @@ from typing import Literal, Protocol
 
 from device_agent.protocol.links import Parcel
 from upstream.frames import DeviceRecord, LedgerRow, SiteHello, SiteTrust, Stream, Told
+from upstream.story_frames import Story, UnknownJob
 
 KeyState = Literal["pending", "accepted", "rejected", "denied"]
 
 AskSeal = Callable[[str, str, str], Awaitable[None]]
 """Asks whoever issued a job to seal it anew: the site, the jid and the reason."""
+
+SendStory = Callable[[Story | UnknownJob], Awaitable[None]]
+"""Sends one frame of a story to a master."""
 
 
 class Refusals(Protocol):
@@ -104,10 +108,26 @@ class JobIntake(Protocol):
     """Where jobs from above are taken in."""
 
     async def accept_from_above(self, parcel: Parcel, remaining: float, master: str) -> None:
-        """Take a job; returns when it is on disk or was refused and counted."""
+        """Take a job from the master with this CURVE key; returns when it is on disk or was refused and counted."""
 
     async def cancel_from_above(self, jid: str) -> None:
         """A master cancelled a job."""
+
+
+class StoryTeller(Protocol):
+    """Tells masters of jobs what the spool does not bring them."""
+
+    async def tell(self, master: str, active: Callable[[], bool], send: SendStory) -> None:
+        """Tell this master over one connection, until cancelled. ``active``: whether it is sent the spool now."""
+
+    def ask(self, master: str, jid: str, *, anew: bool) -> None:
+        """The master asks for a job; ``anew`` from its beginning."""
+
+    def taken(self, master: str) -> None:
+        """The master has dealt with one frame of a story."""
+
+    def role_changed(self, master: str) -> None:
+        """The spool goes to this master from now on, or does no more."""
 
 
 class Inbox(Protocol):
@@ -124,6 +144,12 @@ class Inbox(Protocol):
 
     async def commit_records(self, site: str, epoch: str, records: list[DeviceRecord]) -> int:
         """Put registry rows on disk; returns the last revision on disk."""
+
+    async def commit_story(self, site: str, items: list[bytes]) -> None:
+        """Put on disk what is new in a story; the site's position in its spool stays where it is."""
+
+    async def unknown_job(self, site: str, jid: str) -> None:
+        """A site says that it does not know a job it was asked for."""
 
 
 class Admission(Protocol):
@@ -149,6 +175,9 @@ class SiteWatch(Protocol):
 
     async def site_up(self, site: str, release: str, address: str) -> None:
         """A site is welcome and connected."""
+
+    def site_role(self, site: str, active: bool) -> None:
+        """A site says whether this master gets its spool, or stands by."""
 
     def site_heard(self, site: str) -> None:
         """A site said anything."""

@@ -1,4 +1,4 @@
-"""The master's socket: a ROUTER with CURVE, whose frames carry the key that ZAP has checked."""
+"""The socket on which a station hears its sites."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from device_agent.errors import ConfigInvalid
 from device_agent.protocol import limits
 from upstream.curve import ZAP_DOMAIN, CurveKeys
 
-QUEUED_MESSAGES = 1000
-
 
 def bound_router(context: zmq.asyncio.Context, keys: CurveKeys, listen: str) -> zmq.asyncio.Socket:
-    """A socket that listens there. Raises ``ConfigInvalid`` when the address cannot be used."""
+    """A ROUTER that listens with these keys, takes no frame over the bound and notices dead lines.
+
+    Raises ``ConfigInvalid`` when the address cannot be used.
+    """
     socket = context.socket(zmq.ROUTER)
     socket.linger = 0
     socket.router_mandatory = True
-    socket.sndhwm = socket.rcvhwm = QUEUED_MESSAGES
+    socket.sndhwm = socket.rcvhwm = 1000
     socket.maxmsgsize = limits.UPLINK_FRAME_BYTES
     socket.curve_server = True
     socket.curve_secretkey = keys.secret.encode("ascii")

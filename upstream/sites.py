@@ -22,10 +22,13 @@ from device_agent.protocol import limits
 from device_agent.protocol.links import Parcel
 from device_agent.protocol.messages import Cancel
 from upstream import frames
-from upstream.curve import CurveKeys, ZapAnswerer, fingerprint
-from upstream.peer import QUEUED_FRAMES, Peer
+from upstream.curve import CurveKeys, ZapAnswerer
+from upstream.peer import QUEUED_FRAMES, Peer, keep_story, nobody_seals, refusal_words
 from upstream.ports import Admission, AskSeal, Fence, Inbox, KeyState, Refusals, SiteWatch, TrustBelow
 from upstream.router import bound_router
+from upstream.story_frames import AskJob, Story, UnknownJob
+from upstream.twin_frames import Twin
+from upstream.twins import judged
 
 log = logging.getLogger(__name__)
 
@@ -34,10 +37,6 @@ SILENT_SECONDS = 20.0
 
 QUARANTINE_HELLO_BYTES = 1024 + 2 * frames.CERTIFICATE_BYTES
 HELLO_EVERY_SECONDS = 1.0
-
-
-async def _nobody(site: str, jid: str, reason: str) -> None:
-    """Until somebody seals."""
 
 
 class Sites(Part):
@@ -70,7 +69,7 @@ class Sites(Part):
         self._clock = clock
         self._trust = trust
         self._fence = fence
-        self._ask_seal: AskSeal = _nobody
+        self._ask_seal: AskSeal = nobody_seals
         self._peers: dict[bytes, Peer] = {}
         self._by_site: dict[str, Peer] = {}
         self._workers: dict[str, asyncio.Task[None]] = {}
@@ -85,11 +84,10 @@ class Sites(Part):
         zap = ZapAnswerer(self._context, self._admission, self._refusals, self._clock)
         zap.open()
         try:
-            socket = bound_router(self._context, self._keys, self._listen)
+            socket = self._socket = bound_router(self._context, self._keys, self._listen)
         except ConfigInvalid:
             zap.close()
             raise
-        self._socket = socket
         self.address = socket.getsockopt_string(zmq.LAST_ENDPOINT)
         if self._trust is not None:
             self._trust.on_change(self.trust_changed)
@@ -117,6 +115,10 @@ class Sites(Part):
         """Send a cancel to the sites that are connected."""
         for site in names:
             await self._send_to(site, Cancel(jid))
+
+    async def ask(self, jid: str, site: str, *, anew: bool) -> None:
+        """Ask a site that is connected what became of a job."""
+        await self._send_to(site, AskJob(jid, anew))
 
     async def confirm(self, jid: str, names: Sequence[str]) -> None:
         """Nothing to do: sites are confirmed by sequence, when their batch is committed."""
@@ -187,13 +189,24 @@ class Sites(Part):
         match frame:
             case frames.Echo(nonce=nonce):
                 await self._send(peer, frames.EchoReply(nonce))
+            case frames.SiteRole(active=active):
+                peer.active = active
+                if self._by_site.get(peer.site) is peer:
+                    self._watch.site_role(peer.site, active)
             case frames.Bye():
                 self._drop(peer, "the site stopped")
             case frames.Reseal(jid=jid, site=site, reason=reason):
                 if not self._speaks_for(peer, site):
                     raise Refused("foreign_site", f"{peer.site} speaks for {site}")
                 await self._ask_seal(site, jid, reason)
-            case frames.Batch() | frames.LedgerReport() | frames.DeviceRecords() | frames.SiteTells():
+            case (
+                frames.Batch()
+                | frames.LedgerReport()
+                | frames.DeviceRecords()
+                | frames.SiteTells()
+                | Story()
+                | UnknownJob()
+            ):
                 if isinstance(frame, frames.Batch | frames.DeviceRecords) and frame.epoch != peer.epoch:
                     raise Refused("wrong_epoch", f"{frame.epoch} is not the epoch of the hello")
                 try:
@@ -204,14 +217,8 @@ class Sites(Part):
                     raise Refused("flooding", f"more than {QUEUED_FRAMES} frames wait for a commit") from None
 
     async def _hello(self, identity: bytes, key: str, address: str, hello: frames.SiteHello) -> None:
-        peer = Peer(
-            identity=identity,
-            key=key,
-            address=address,
-            hello=hello,
-            accepted=False,
-            heard=self._clock.monotonic(),
-        )
+        now = self._clock.monotonic()
+        peer = Peer(identity=identity, key=key, address=address, hello=hello, accepted=False, heard=now)
         if hello.protocol != frames.PROTOCOL:
             await self._send(
                 peer,
@@ -242,17 +249,14 @@ class Sites(Part):
         if state != "accepted":
             if peer.accepted:
                 self._drop(peer, f"its key is {state}")
-            reason = {
-                "pending": f"accept it on {self._station}: outstation keys accept {peer.site}"
-                f" (fingerprint {fingerprint(peer.key)})",
-                "rejected": f"the key was {'revoked' if self._admission.revoked(peer.key) else 'rejected'}"
-                f" on {self._station}",
-                "denied": f"{self._station} has accepted another key or another identity for site {peer.site},"
-                " or reaches it through a relay",
-            }[state]
+            reason = refusal_words(state, peer, self._station, revoked=self._admission.revoked(peer.key))
             await self._send(peer, frames.SiteRefused(state, reason, self._revocations(peer.site, state)))
             return
-        if peer.accepted or not await self._pass_fence(peer) or self._peers.get(peer.identity) is not peer:
+        fenced = None if peer.accepted else await judged(self._fence, peer)
+        if fenced is not None:
+            await self._send(peer, fenced)
+            await self._send_to(peer.site, Twin(peer.address))
+        if fenced is not None or peer.accepted or self._peers.get(peer.identity) is not peer:
             return  # dropped while it was judged, or welcome already
         earlier = self._by_site.get(peer.site)
         if earlier is not None:
@@ -261,17 +265,6 @@ class Sites(Part):
         self._by_site[peer.site] = peer
         worker = self.spawn(self._work(peer, self._workers.get(peer.site)), f"work/{peer.site}")
         self._workers[peer.site] = worker
-
-    async def _pass_fence(self, peer: Peer) -> bool:
-        """Whether this is no copy of the gateway that was welcome last; a copy is told, and so is the other."""
-        if self._fence is None:
-            return True
-        entry = await self._fence.judge(peer.site, peer.hello, peer.address)
-        peer.renew = entry.renew
-        if entry.refused:
-            await self._send(peer, frames.SiteRefused("fenced", entry.refused, mark=entry.mark))
-            await self._send_to(peer.site, frames.Twin(peer.address))
-        return not entry.refused
 
     async def unfenced(self, site: str) -> None:
         """Another gateway of this site is let in from now on: who is connected says hello again, and so does it."""
@@ -305,6 +298,8 @@ class Sites(Part):
                         await self._inbox.keep_ledger(peer.site, frame.rows)
                     elif isinstance(frame, frames.SiteTells):
                         await self._keep_told(peer, frame)
+                    elif isinstance(frame, Story | UnknownJob):
+                        await self._send(peer, await keep_story(self._inbox, peer.site, frame))
                     else:
                         revision = await self._inbox.commit_records(peer.site, peer.epoch, frame.records)
                         await self._send(peer, frames.RecordsConfirmed(revision))

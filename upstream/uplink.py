@@ -1,59 +1,71 @@
-"""The gateway's end of the rope: a DEALER to one master at a time, driven by the spool.
+"""The gateway's end of the rope: a link to every master, of which ``failover`` says which one gets the spool.
 
 It does not keep anything: what must survive is in the spool and the registry, and a master's confirmation is what lets
-the spool forget. Which master comes next is decided by ``failover``.
+the spool forget. All masters may order, and all are told of the registry and of whom to believe.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import zmq
 import zmq.asyncio
 
-from device_agent import __version__
-from device_agent.backoff import Backoff
 from device_agent.clock import Clock
-from device_agent.errors import OutstationError, Refused
 from device_agent.parts import Part
-from device_agent.protocol.links import Parcel
-from device_agent.protocol.messages import Cancel
-from upstream import failover, frames, twins
+from upstream import failover, frames
 from upstream.curve import CurveKeys
-from upstream.dealer import LinkLost, connected_dealer
-from upstream.item_sender import ItemSender
-from upstream.ledger_sender import report_ledger
-from upstream.ports import JobIntake, Marks, Outgoing, Refusals, Roll, TrustAbove
+from upstream.cutting import Cut
+from upstream.link import Link
+from upstream.link_budget import LinkBudget
+from upstream.link_terms import Ends
+from upstream.ports import JobIntake, Marks, Outgoing, Refusals, Roll, StoryTeller, TrustAbove
 
 log = logging.getLogger(__name__)
 
-HELLO_SECONDS = 5.0
-"""A master that does not answer a hello in this time is not there."""
+BEST_STATES = ("connected", "pending", "connecting", "disconnected", "waiting", "cut")
+"""Which link speaks for the uplink while none is active: the one that has come farthest."""
 
-PENDING_SECONDS = 20.0
-"""How long to stay with a master that knows us but has not accepted our key, before asking the next one."""
-
-SILENT_ECHOES = 3
-ROUND_CEILING_SECONDS = 30.0
-SEND_SECONDS = 10.0
-RESEALS_QUEUED = 256
-"""Jobs that wait to be asked new seals for; one more is asked for when its devices ask again."""
+SHORTEST_LOOK_SECONDS = 0.01
 
 
 @dataclass(frozen=True)
 class MasterAddress:
-    """One master: where it listens and its CURVE public key (Z85)."""
+    """One master: where it listens and its CURVE public key (Z85). One with several addresses comes several times."""
 
     address: str
     key: str
 
 
+def masters_above(named: Sequence[MasterAddress], known: Sequence[MasterAddress]) -> list[MasterAddress]:
+    """The masters that the settings name, and then those that the fleet knows.
+
+    One that is named and the fleet does not know is a relay. From behind it the masters are reached by it alone: they
+    would turn away a site that comes by two ways.
+    """
+    behind_relay = not {master.key for master in named} <= {master.key for master in known}
+    return list(dict.fromkeys(named if behind_relay else [*named, *known]))
+
+
+@dataclass(frozen=True)
+class UplinkRules:
+    """How the masters are used; the settings have these names."""
+
+    master_type: failover.MasterType = "str"
+    master_alive_interval: float | None = None
+    master_failback: bool = False
+    master_failback_interval: float = 0.0
+    master_shuffle: bool = False
+    random_reauth_delay: float = 0.0
+    max_bytes_per_second: int = 0
+
+
 class Uplink(Part):
-    """Holds on to a master, sends the spool up in order, takes jobs in. Without a master it waits to be told of one."""
+    """Holds on to every master, sends the spool up to one, takes jobs in from all. Without any it waits to be told."""
 
     name: ClassVar[str] = "uplink"
     drain_seconds: ClassVar[float] = 5.0
@@ -71,52 +83,65 @@ class Uplink(Part):
         refusals: Refusals,
         clock: Clock,
         trust: TrustAbove | None = None,
+        stories: StoryTeller | None = None,
         marks: Marks | None = None,
+        rules: UplinkRules = UplinkRules(),
     ) -> None:
-        self._site = site
-        self._keys = keys
-        self._masters = tuple(masters)
-        self._echo_seconds = echo_seconds
-        self._outgoing = outgoing
-        self._roll = roll
-        self._intake = intake
-        self._refusals = refusals
+        limit = failover.silence_limit(echo_seconds, rules.master_alive_interval, rules.master_type)
+        self._ends = Ends(
+            site=site,
+            keys=keys,
+            outgoing=outgoing,
+            roll=roll,
+            intake=intake,
+            refusals=refusals,
+            clock=clock,
+            trust=trust,
+            stories=stories,
+            marks=marks,
+            budget=LinkBudget(rules.max_bytes_per_second, clock),
+            cut=Cut(clock),
+            echo_every=failover.echo_every(echo_seconds, limit),
+            silence_limit=limit,
+            random_reauth_delay=rules.random_reauth_delay,
+        )
         self._clock = clock
-        self._trust = trust
-        self._marks = marks
-        self._reseals: asyncio.Queue[frames.Reseal] = asyncio.Queue(maxsize=RESEALS_QUEUED)
+        self._masters = tuple(masters)
+        self._shuffle = rules.master_shuffle
+        self._lots: dict[str, float] = {}
+        self._state = failover.State(
+            rules=failover.Rules(rules.master_type, rules.master_failback, rules.master_failback_interval)
+        )
+        self._links: dict[str, Link] = {}
         self._context: zmq.asyncio.Context | None = None
-        self._socket: zmq.asyncio.Socket | None = None
-        self._master: MasterAddress | None = None
-        self._state = "connecting"
-        self._since = clock.wall()
-        self._last_error = ""
-        self._next_attempt: float | None = None
-        self._reload = asyncio.Event()
-        self._items = ItemSender(outgoing)
-        self._records_confirmed = 0
-        self._records_confirmation = asyncio.Event()
-        self._heard = 0.0
+        self._without_since = clock.wall()
+        self._epoch = outgoing.epoch
+        self._look = asyncio.Event()
         self._stopping = False
-        self._welcomed = False
 
     async def open(self) -> None:
-        """Start walking the list; a gateway is ready without any master."""
+        """Start to connect to every master; a gateway is ready without any."""
         self._context = zmq.asyncio.Context()
-        self.spawn(self._run(), "walk")
+        self._use_list()
+        self.spawn(self._tick(), "tick")
+        self.spawn(self._spread(self._ends.roll.changed, Link.records_news), "records")
+        if self._ends.trust is not None:
+            self.spawn(self._spread(self._ends.trust.changed, Link.trust_news), "trust")
 
     async def drain(self) -> None:
         """Give what is spooled a moment to be confirmed, then say goodbye."""
         self._stopping = True
-        if self._socket is None or self._state != "connected":
-            return
-        try:
-            async with asyncio.timeout(self.drain_seconds * 0.8):
-                await self._items.emptied()
-        except TimeoutError:
-            log.warning("stopping with items that no master has confirmed; they stay on disk and go up later")
-        if self._socket is not None:
-            await self._send(frames.Bye())
+        for link in self._live():
+            link.stop()
+        active = self._active()
+        if active is not None:
+            try:
+                async with asyncio.timeout(self.drain_seconds * 0.8):
+                    await active.emptied()
+            except TimeoutError:
+                log.warning("stopping with items that no master has confirmed; they stay on disk and go up later")
+        for link in self._live():
+            await link.say_bye()
 
     async def close(self) -> None:
         """Free the sockets."""
@@ -124,240 +149,132 @@ class Uplink(Part):
             self._context.destroy(linger=200)
 
     def replace_masters(self, masters: Sequence[MasterAddress]) -> None:
-        """Use another list from now on; the current link is left only when the list changed up to its master."""
-        fresh, before = tuple(masters), self._masters
-        place = before.index(self._master) + 1 if self._master in before else 0
-        self._masters = fresh
-        if fresh != before and not (place and self._state == "connected" and fresh[:place] == before[:place]):
-            self._reload.set()
+        """Use another list from now on; the links to masters that are in it as well stay as they are."""
+        fresh = tuple(masters)
+        if fresh != self._masters:
+            self._masters = fresh
+            if self._context is not None and not self._stopping:
+                self._use_list()
 
-    async def reseal(self, site: str, jid: str, reason: str) -> None:
-        """Ask for new seals of a job, for this site or for one behind it; nobody is asked while the link is down."""
-        if self._state == "connected" and not self._reseals.full():
-            self._reseals.put_nowait(frames.Reseal(jid=jid, site=site, reason=reason))
+    async def reseal(self, site: str, jid: str, reason: str, master: str = "") -> None:
+        """Ask for new seals of a job, for this site or for one behind it; nobody is asked while there is no link.
+
+        The one to ask is the master (its key) that gave the job, or else the active one.
+        """
+        given = self._links.get(master)
+        link = given if given is not None and given.up else self._active()
+        if link is not None:
+            link.reseal(frames.Reseal(jid=jid, site=site, reason=reason))
+
+    @property
+    def cut_until(self) -> float | None:
+        """Until when it is cut on purpose, in wall seconds; None when it is not."""
+        return self._ends.cut.until
+
+    def cut(self, seconds: float) -> None:
+        """Lose every link without a word, as when a cable is cut, and connect to nobody for so long."""
+        self.spawn(self._mend_after(self._ends.cut.begin(seconds), seconds), "mend")
+        for link in self._live():
+            link.hang_up("the uplink is cut on purpose")
+
+    def mend(self) -> None:
+        """Connect again before its time."""
+        self._ends.cut.end()
+
+    async def _mend_after(self, turn: int, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        self._ends.cut.end(turn)
 
     def status(self) -> dict[str, Any]:
-        """Where the link stands, with the truth about the next attempt."""
+        """Where the active link stands, or the best one, with the truth about the next attempt; and all links."""
+        links = self._live()
+        best = self._active() or min(links, key=lambda link: BEST_STATES.index(link.state), default=None)
         return {
-            "state": self._state,
-            "master": self._master.address if self._master is not None else "",
-            "since": self._since,
-            "last_error": self._last_error,
-            "next_attempt": self._next_attempt,
+            "state": best.state if best is not None else "no masters",
+            "master": best.address if best is not None else "",
+            "since": best.since if best is not None else self._without_since,
+            "last_error": best.last_error if best is not None else "",
+            "next_attempt": best.next_attempt if best is not None else None,
             "masters": [master.address for master in self._masters],
+            "links": [link.status() for link in links],
         }
 
-    async def _run(self) -> None:
-        waits = Backoff(0.5, ROUND_CEILING_SECONDS)
-        state, action = failover.step(failover.State(count=len(self._masters)), failover.Event.STARTED)
-        while True:
-            if not self._masters:
-                self._set_state("no masters")
-                await self._reload.wait()
-            assert isinstance(action, failover.Connect), "whatever ended a session, the next one is due"
-            if action.after_round:
-                await self._pause(waits.next())
-            if self._reload.is_set():
-                # The walk was in another list than there is now.
-                self._reload.clear()
-                waits.reset()
-                state, action = failover.step(failover.State(count=len(self._masters)), failover.Event.STARTED)
-                continue
-            master = self._master = self._masters[action.index]
-            # Each session is a task of its own. Until CPython 3.11.4 a task whose TaskGroup failed while it was being
-            # left stays marked as cancelled, and the next asyncio.timeout in it then ends the task without a word.
-            self._welcomed = False
-            session = self.spawn(self._session(master), "session")
-            await asyncio.wait({session})
-            self._set_state("disconnected")
-            if self._stopping:
-                return
-            log.warning("uplink lost master=%s reason=%s", master.address, self._last_error)
-            if self._welcomed:
-                waits.reset()
-                state, _ = failover.step(state, failover.Event.WELCOMED)
-            event = failover.Event.LOST if self._welcomed else failover.Event.NO_ANSWER
-            state, action = failover.step(replace(state, count=len(self._masters)), event)
+    def _live(self) -> list[Link]:
+        """The links in the order of the list."""
+        return [self._links[key] for key in self._state.masters]
 
-    async def _session(self, master: MasterAddress) -> None:
-        """One connection to one master, until it is lost."""
-        try:
-            async with asyncio.TaskGroup() as session:
-                session.create_task(self._watch_reload(), name="uplink/reload")
-                await self._connect(master)
-                self._welcomed = True
-                session.create_task(self._receive(master.address), name="uplink/receive")
-                session.create_task(self._send_trust(), name="uplink/trust")
-                session.create_task(self._send_reseals(), name="uplink/reseals")
-                session.create_task(self._items.run(self._send), name="uplink/items")
-                session.create_task(self._items.let_go(), name="uplink/let-go")
-                session.create_task(report_ledger(self._outgoing, master.key, self._send), name="uplink/ledger")
-                session.create_task(self._send_records(), name="uplink/records")
-                session.create_task(self._echo(), name="uplink/echo")
-        except* LinkLost as lost:
-            self._last_error = str(lost.exceptions[0])
-        finally:
-            self._disconnect()
+    def _active(self) -> Link | None:
+        return self._links[self._state.active] if self._state.active is not None else None
 
-    async def _pause(self, seconds: float) -> None:
-        self._next_attempt = self._clock.wall() + seconds
-        self._set_state("waiting")
-        try:
-            async with asyncio.timeout(seconds):
-                await self._reload.wait()
-        except TimeoutError:
-            pass
-        self._next_attempt = None
-
-    async def _watch_reload(self) -> None:
-        await self._reload.wait()
-        raise LinkLost("the list of masters changed")
-
-    async def _connect(self, master: MasterAddress) -> None:
+    def _use_list(self) -> None:
         assert self._context is not None
-        self._set_state("connecting")
-        self._items = ItemSender(self._outgoing, master.key)
-        self._socket = connected_dealer(self._context, self._keys, master.address, master.key)
-        await self._send(await twins.said(self._marks, master.key, self._hello()))
-        patience, silence = HELLO_SECONDS, f"no answer in {HELLO_SECONDS:.0f} s"
-        while True:
-            try:
-                async with asyncio.timeout(patience):
-                    answer = await self._next_frame(master.address)
-            except TimeoutError:
-                raise LinkLost(silence) from None
-            if isinstance(answer, frames.SiteWelcome):
-                break
-            if isinstance(answer, frames.SiteRefused):
-                await self._hear_refusal(answer, master.address)
-                await twins.heard(self._marks, master.key, self._outgoing, answer)
-                if answer.state == "pending":
-                    self._last_error = answer.reason
-                    self._set_state("pending")
-                    log.info("uplink pending master=%s: %s", master.address, answer.reason)
-                    patience, silence = PENDING_SECONDS, f"pending: {answer.reason}"
-                    continue
-                raise LinkLost(f"{answer.state}: {answer.reason}")
-            self._refusals.refused("uplink", "before_welcome", master.address)
-        await twins.heard(self._marks, master.key, self._outgoing, answer)
-        await self._items.begin(answer, rolled_back=answer.revision > self._roll.revision)
-        self._records_confirmed = answer.revision
-        self._heard = self._clock.monotonic()
-        self._last_error = ""
-        self._set_state("connected")
-        log.info("uplink connected master=%s address=%s", answer.master, master.address)
+        addresses: dict[str, tuple[str, ...]] = {}
+        for master in self._masters:
+            addresses[master.key] = (*addresses.get(master.key, ()), master.address)
+        gone = [link for key, link in self._links.items() if key not in addresses]
+        fresh = []
+        for key, where in addresses.items():
+            if key in self._links:
+                self._links[key].use_addresses(where)
+            else:
+                self._links[key] = Link(key, where, self._ends, self.spawn, self._link_changed)
+                fresh.append(self._links[key])
+        # Whose sender must not run any more is known before it is let go.
+        self._step(failover.Listed(self._in_order(list(addresses)), self._clock.monotonic()))
+        for link in gone:
+            del self._links[link.key]
+            link.leave()
+        for link in fresh:
+            self.spawn(link.run(self._context), f"link/{link.address}")
+        if not self._links:
+            self._without_since = self._clock.wall()
 
-    def _hello(self) -> frames.SiteHello:
-        request, certificate = self._trust.hello() if self._trust is not None else (b"", b"")
-        return frames.SiteHello(
-            protocol=frames.PROTOCOL,
-            site=self._site,
-            epoch=self._outgoing.epoch,
-            release=__version__,
-            request=request,
-            certificate=certificate,
-        )
+    def _in_order(self, keys: list[str]) -> tuple[str, ...]:
+        """The list as it is written; or shuffled, each master once for all while this program runs."""
+        if self._shuffle:
+            source = random.SystemRandom()
+            keys.sort(key=lambda key: self._lots.setdefault(key, source.random()))
+        return tuple(keys)
 
-    def _disconnect(self) -> None:
-        if self._socket is not None:
-            self._socket.close(linger=0)
-            self._socket = None
-
-    def _set_state(self, state: str) -> None:
-        if state != self._state:
-            self._state, self._since = state, self._clock.wall()
-
-    async def _send(self, frame: frames.FromSite) -> None:
-        assert self._socket is not None
-        try:
-            async with asyncio.timeout(SEND_SECONDS):
-                await self._socket.send(frames.encode(frame))
-        except TimeoutError:
-            raise LinkLost(f"nothing could be sent for {SEND_SECONDS:.0f} s") from None
-
-    async def _next_frame(self, master: str) -> frames.FromMaster:
-        assert self._socket is not None
-        while True:
-            parts = await self._socket.recv_multipart()
-            self._heard = self._clock.monotonic()
-            try:
-                if len(parts) != 1:
-                    raise Refused("malformed", f"{len(parts)} frames, expected 1")
-                return frames.decode_from_master(parts[0])
-            except Refused as refusal:
-                self._refusals.refused("uplink", refusal.reason, master, refusal.detail)
-
-    async def _receive(self, master: str) -> None:
-        while True:
-            match await self._next_frame(master):
-                case frames.SiteJob(job=job, remaining=remaining, sealed=sealed):
-                    await self._intake.accept_from_above(Parcel(job, tuple(sealed)), remaining, master)
-                case Cancel(jid=jid):
-                    await self._intake.cancel_from_above(jid)
-                case frames.Confirmed() as confirmed:
-                    self._items.confirmed(confirmed)
-                case frames.RecordsConfirmed(revision=revision):
-                    self._records_confirmed = max(self._records_confirmed, revision)
-                    self._records_confirmation.set()
-                case frames.SiteTrust() as trust:
-                    if self._trust is not None:
-                        await self._trust.told(trust, master)
-                case frames.SiteRefused(state=state, reason=reason) as refused:
-                    await self._hear_refusal(refused, master)
-                    raise LinkLost(f"{state}: {reason}")
-                case frames.Twin() as twin:
-                    await twins.heard(self._marks, self._master.key if self._master else "", self._outgoing, twin)
-                case frames.HelloAgain():
-                    raise LinkLost("the master does not know this connection any more")
-                case frames.EchoReply() | frames.SiteWelcome():
-                    pass
-
-    async def _hear_refusal(self, refused: frames.SiteRefused, master: str) -> None:
-        """Who turns us away may have revoked our key: that is heard all the same, and judged like any proof."""
-        if self._trust is not None and refused.revocations:
-            await self._trust.told(frames.SiteTrust(revocations=refused.revocations), master)
-
-    async def _send_trust(self) -> None:
-        """Group keys and requests: what this master has not been told since this connection began."""
-        if self._trust is None:
+    def _link_changed(self, link: Link) -> None:
+        if self._links.get(link.key) is not link:
             return
-        sent: dict[tuple[type, str | bytes], frames.Told] = {}
-        while True:
-            self._trust.changed.clear()
-            known = {frames.subject(entry): entry for entry in self._trust.tells()}
-            news = [entry for key, entry in known.items() if sent.get(key) != entry]
-            for frame in frames.told_frames(news):
-                await self._send(frame)
-            sent = known
-            await self._trust.changed.wait()
+        now = self._clock.monotonic()
+        self._step(failover.Up(link.key, now) if link.up else failover.Down(link.key, now))
+        if self._ends.outgoing.epoch != self._epoch:
+            # One master knew more of this store than is in it. All others have heard of the store by its old name.
+            self._epoch = self._ends.outgoing.epoch
+            for other in self._live():
+                if other is not link:
+                    other.hang_up("the store goes on under a new epoch")
 
-    async def _send_reseals(self) -> None:
-        while True:
-            await self._send(await self._reseals.get())
+    def _step(self, event: failover.Event) -> None:
+        before = self._state.active
+        self._state, actions = failover.step(self._state, event)
+        for action in actions:
+            self._links[action.master].set_active(isinstance(action, failover.Activate))
+        if self._state.active != before:
+            active = self._active()
+            log.info("active master=%s", active.address if active is not None else "none")
+        self._look.set()
 
-    async def _send_records(self) -> None:
+    async def _tick(self) -> None:
+        """Step when time alone changes something."""
         while True:
-            self._roll.changed.clear()
+            self._look.clear()
+            due = failover.next_look(self._state)
             try:
-                records = await self._roll.records_after(self._records_confirmed)
-            except OutstationError as error:
-                raise LinkLost(f"the registry cannot be read: {error.what}") from None
-            if not records:
-                await self._roll.changed.wait()
-                continue
-            self._records_confirmation.clear()
-            await self._send(frames.DeviceRecords(self._outgoing.epoch, records))
-            # One page under way: a registry is state, and a later page would only repeat what this one settles.
-            while self._records_confirmed < records[-1].revision:
-                await self._records_confirmation.wait()
-                self._records_confirmation.clear()
+                async with asyncio.timeout(
+                    None if due is None else max(SHORTEST_LOOK_SECONDS, due - self._clock.monotonic())
+                ):
+                    await self._look.wait()
+            except TimeoutError:
+                self._step(failover.Tick(self._clock.monotonic()))
 
-    async def _echo(self) -> None:
-        nonce = 0
+    async def _spread(self, source: asyncio.Event, tell: Callable[[Link], None]) -> None:
+        """Tell every link of a change: an event that one of them clears would be lost to the others."""
         while True:
-            nonce += 1
-            await self._send(frames.Echo(nonce))
-            await asyncio.sleep(self._echo_seconds)
-            silent = self._clock.monotonic() - self._heard
-            if silent > self._echo_seconds * SILENT_ECHOES:
-                raise LinkLost(f"no echo for {silent:.0f} s")
+            await source.wait()
+            source.clear()
+            for link in self._live():
+                tell(link)

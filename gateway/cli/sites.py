@@ -37,6 +37,7 @@ LIST = HelpText(
             "site": "the site's name",
             "state": "connected, or dark when nothing is heard of it; fenced: a second gateway with a copy of its store"
             " knocks and is not let in",
+            "role": "active: the site sends everything here; standby: to another master, but takes jobs from here",
             "since": "since when it is so",
             "last seen": "when it was last heard",
             "devices": "how many devices it has told of",
@@ -65,6 +66,7 @@ def list_sites(context: typer.Context, as_json: Json = False) -> int:
         (
             safe(site.site),
             _state(site),
+            safe(site.role or "-"),
             output.age(site.since, "-"),
             output.age(site.last_seen),
             number(site.devices),
@@ -73,7 +75,7 @@ def list_sites(context: typer.Context, as_json: Json = False) -> int:
         )
         for site in sites
     ]
-    columns = ("site", "state", "since", "last seen", "devices", "present", "version")
+    columns = ("site", "state", "role", "since", "last seen", "devices", "present", "version")
     if not output.table(columns, rows, ("devices", "present")):
         output.note("no sites; one that wants to join is in: outstation keys list")
     return EXIT_OK
@@ -110,6 +112,7 @@ def show(
                     if found.twin is not None and found.twin.address
                     else []
                 ),
+                ("role", safe(found.role or "-")),
                 ("since", output.time(found.since, "-")),
                 ("last seen", output.time(found.last_seen)),
                 ("devices", f"{number(found.devices)}, {number(found.present)} present"),

@@ -31,7 +31,10 @@ _PUT_POSITION = (
 
 @dataclass
 class Site:
-    """A site below. Times are wall seconds, ``dark_since`` monotonic; ``positions`` are of ``epoch`` alone."""
+    """A site below. Times are wall seconds, ``dark_since`` and ``here_since`` monotonic.
+
+    ``positions`` are of ``epoch`` alone; ``unheard``: it was not here since this station started.
+    """
 
     name: str
     epoch: str
@@ -41,8 +44,11 @@ class Site:
     since: float
     last_seen: float
     connected: bool = False
+    active: bool = False
     dark_since: float = 0.0
     positions: dict[Stream, int] = field(default_factory=dict)
+    here_since: float = 0.0
+    unheard: bool = True
 
 
 async def _nobody(site: str) -> None:
@@ -121,11 +127,20 @@ class SiteBook(Part):
         """A site is welcome and connected."""
         entry = self.get(site)
         now = self._clock.wall()
+        entry.active = False
+        entry.here_since, entry.unheard = self._clock.monotonic(), False
         entry.connected, entry.release, entry.address, entry.since, entry.last_seen = True, release, address, now, now
         log.info("site up site=%s address=%s", site, address)
         await self._write(entry)
         await self._bus.fire([self._bus.event(tags.site_change(site), {"site": site, "connected": True})])
         await self._on_up(site)
+
+    def site_role(self, site: str, active: bool) -> None:
+        """A site says whether this master gets its spool, or stands by."""
+        entry = self.get(site)
+        if entry.connected and entry.active != active:
+            entry.active = active
+            log.info("site role site=%s role=%s", site, "active" if active else "standby")
 
     def site_heard(self, site: str) -> None:
         """A site said anything."""
@@ -150,6 +165,7 @@ class SiteBook(Part):
         return {
             "site": site,
             "connected": entry.connected,
+            "role": ("active" if entry.active else "standby") if entry.connected else "",
             "since": entry.since,
             "last_seen": entry.last_seen,
             "devices": len(devices),

@@ -18,7 +18,7 @@ from device_agent.protocol import tags
 from gateway.bus import Bus
 from gateway.store.reader import Reader
 from gateway.store.writer import StoreFailed, Writer
-from upstream.frames import MARKS
+from upstream.twin_frames import MARKS
 
 log = logging.getLogger(__name__)
 

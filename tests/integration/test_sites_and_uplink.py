@@ -83,7 +83,7 @@ async def test_a_site_waits_to_be_accepted_and_then_everything_goes_both_ways(
         await master.part.deliver(parcel, 12.5, ["lisbon", "nowhere"])
         await master.part.cancel(JID, ["lisbon"])
         await until(lambda: below.cancelled == [JID], what="the cancel")
-        assert below.jobs == [(parcel, 12.5, master.address.address)]
+        assert below.jobs == [(parcel, 12.5, master.keys.public)]
         below.add(b"three")
         await until(lambda: below.confirmed[-1:] == [3], what="the third item")
     await until(lambda: above.down == [("lisbon", "the site stopped")], what="the goodbye")

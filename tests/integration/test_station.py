@@ -26,6 +26,7 @@ from tests.peers.waiting import until
 PARTS = [
     "store",
     "reader",
+    "spool",
     "authority",
     "epochs",
     "registry",

@@ -21,7 +21,7 @@ from tests.peers.rope import (
 )
 from tests.peers.waiting import until
 from upstream import frames
-from upstream import uplink as uplink_module
+from upstream import link as link_module
 from upstream.uplink import MasterAddress, Uplink
 
 
@@ -33,8 +33,8 @@ def below() -> Below:
 @pytest.fixture
 def quick_hello(monkeypatch: pytest.MonkeyPatch) -> None:
     """A master that does not answer is given up soon, and the next one is tried soon."""
-    monkeypatch.setattr(uplink_module, "HELLO_SECONDS", 0.3)
-    monkeypatch.setattr(uplink_module, "ROUND_CEILING_SECONDS", 0.05)
+    monkeypatch.setattr(link_module, "HELLO_SECONDS", 0.3)
+    monkeypatch.setattr(link_module, "ROUND_CEILING_SECONDS", 0.05)
 
 
 def record(number: int, **changed: Any) -> frames.DeviceRecord:
@@ -72,7 +72,7 @@ async def test_a_master_that_has_forgotten_the_connection_gets_a_new_one(below: 
 
 
 @pytest.mark.usefixtures("quick_hello")
-async def test_masters_that_do_not_answer_are_passed_over_in_the_order_of_the_list(below: Below) -> None:
+async def test_masters_that_do_not_answer_are_passed_over(below: Below) -> None:
     async with played_master() as silent, played_master() as refusing, played_master() as good:
         silent.answers = False
         refusing.welcome = frames.SiteRefused("rejected", "no")
@@ -81,11 +81,11 @@ async def test_masters_that_do_not_answer_are_passed_over_in_the_order_of_the_li
             await until(lambda: connected(uplink), what="the third of them")
             assert uplink.status()["master"] == good.address.address
             assert uplink.status()["masters"] == [master.address for master in masters]
-            assert (silent.hellos, refusing.hellos, good.hellos) == (1, 1, 1)
+            assert good.hellos == 1
 
 
 @pytest.mark.usefixtures("quick_hello")
-async def test_at_the_end_of_the_list_the_walk_starts_over(below: Below) -> None:
+async def test_the_list_is_gone_through_for_ever_until_one_answers(below: Below) -> None:
     async with played_master() as first, played_master() as second:
         first.answers = second.answers = False
         async with uplink_part(below, first.address, second.address) as uplink:
@@ -107,8 +107,8 @@ async def test_rounds_without_an_answer_come_ever_slower(below: Below, monkeypat
     async with played_master() as first, played_master() as second:
         first.welcome = second.welcome = frames.SiteRefused("rejected", "no")
         async with uplink_part(below, first.address, second.address):
-            await until(lambda: second.hellos >= 5, what="five rounds")
-    assert bounds[:4] == [0.5, 1.0, 2.0, 4.0]
+            await until(lambda: min(first.hellos, second.hellos) >= 5, what="five rounds")
+    assert sorted(bounds)[:8] == [0.5, 0.5, 1.0, 1.0, 2.0, 2.0, 4.0, 4.0]
 
 
 @pytest.mark.usefixtures("quick_hello")
@@ -285,6 +285,7 @@ async def test_another_list_of_masters_is_used_at_once(below: Below) -> None:
         uplink.replace_masters([first.address])
         uplink.replace_masters([second.address, first.address])
         await until(lambda: second.hellos == 1 and connected(uplink), what="the second")
+        await until(lambda: uplink.status()["master"] == second.address.address, what="the second is active")
         assert first.hellos == 1
 
 
@@ -304,7 +305,7 @@ async def test_a_shorter_list_is_used_wherever_the_walk_is(
             last.answers = True
             state = connected
         else:
-            monkeypatch.setattr(uplink_module, "HELLO_SECONDS", 30.0)
+            monkeypatch.setattr(link_module, "HELLO_SECONDS", 30.0)
             first.answers = True
             first.welcome = frames.SiteRefused("rejected", "no")
 

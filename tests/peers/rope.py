@@ -17,7 +17,7 @@ from upstream import frames
 from upstream.curve import CurveKeys
 from upstream.frames import FromMaster, FromSite
 from upstream.sites import Sites
-from upstream.uplink import MasterAddress, Uplink
+from upstream.uplink import MasterAddress, Uplink, UplinkRules
 
 ECHO_SECONDS = 0.1
 
@@ -62,8 +62,9 @@ def uplink_part(
     keys: CurveKeys | None = None,
     site: str = "lisbon",
     echo_seconds: float = ECHO_SECONDS,
+    **rules: Any,
 ) -> Uplink:
-    """The gateway's end."""
+    """The gateway's end; ``rules`` are those of ``UplinkRules``."""
     return Uplink(
         site=site,
         keys=keys or new_keys(),
@@ -74,6 +75,7 @@ def uplink_part(
         intake=below,
         refusals=below,
         clock=Clock(),
+        rules=UplinkRules(**rules),
     )
 
 
@@ -172,6 +174,11 @@ class PlayedMaster:
     def address(self) -> MasterAddress:
         """As an entry of ``masters``."""
         return MasterAddress(self._socket.getsockopt_string(zmq.LAST_ENDPOINT), self.keys.public)
+
+    @property
+    def roles(self) -> list[bool]:
+        """What sites said it is, each time: active or not."""
+        return [frame.active for frame in self.heard if isinstance(frame, frames.SiteRole)]
 
     def batches(self) -> list[frames.Batch]:
         """What came of the spool."""

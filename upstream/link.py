@@ -1,0 +1,397 @@
+"""One connection to one master that keeps itself alive, whether that master is fed or stands by.
+
+It does not keep anything, and does not know of the other masters: ``uplink`` tells it whether it is the active one.
+Over a link that stands by jobs and cancels come, and registry and trust go; only the spool does not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from typing import Any
+
+import zmq
+import zmq.asyncio
+
+from device_agent import __version__
+from device_agent.backoff import Backoff
+from device_agent.errors import OutstationError, Refused
+from device_agent.protocol.links import Parcel
+from device_agent.protocol.messages import Cancel
+from upstream import frames, twins
+from upstream.dealer import LinkLost, connected_dealer
+from upstream.item_sender import ItemSender
+from upstream.ledger_sender import report_ledger
+from upstream.link_terms import Ends, Spawn
+from upstream.story_frames import AskJob, StoryTaken
+from upstream.twin_frames import Twin
+
+log = logging.getLogger(__name__)
+
+HELLO_SECONDS = 5.0
+"""A master that does not answer a hello in this time is not there."""
+
+PENDING_SECONDS = 20.0
+"""How long to wait at a master that knows us but has not accepted our key, before knocking again."""
+
+FIRST_WAIT_SECONDS = 0.5
+ROUND_CEILING_SECONDS = 30.0
+SEND_SECONDS = 10.0
+RESEALS_QUEUED = 256
+"""Jobs that wait to be asked new seals for; one more is asked for when its devices ask again."""
+
+
+class Link:
+    """The link to the master with this CURVE key. ``changed`` is called when it is up or down (again)."""
+
+    def __init__(
+        self, key: str, addresses: tuple[str, ...], ends: Ends, spawn: Spawn, changed: Callable[[Link], None]
+    ) -> None:
+        self.key = key
+        self.addresses = addresses
+        self.address = addresses[0]
+        self.state = "connecting"
+        self.since = ends.clock.wall()
+        self.last_error = ""
+        self.next_attempt: float | None = None
+        self.up = False
+        """Whether the master has given its welcome, and nothing has been lost since."""
+        self.active = False
+        self._ends = ends
+        self._spawn = spawn
+        self._changed = changed
+        self._place = 0
+        self._welcomed_at: float | None = None
+        self._socket: zmq.asyncio.Socket | None = None
+        self._said: frames.SiteHello | None = None
+        self._heard = 0.0
+        self._left = asyncio.Event()
+        self._hung_up = asyncio.Event()
+        self._why = ""
+        self._role_changed = asyncio.Event()
+        self._records_changed = asyncio.Event()
+        self._trust_changed = asyncio.Event()
+        self._records_confirmed = 0
+        self._records_confirmation = asyncio.Event()
+        self._reseals: asyncio.Queue[frames.Reseal] = asyncio.Queue(maxsize=RESEALS_QUEUED)
+        self._items = ItemSender(ends.outgoing, ends.budget, key)
+        self._sender: asyncio.Task[None] | None = None
+
+    async def run(self, context: zmq.asyncio.Context) -> None:
+        """Connect, and connect again, until it is left."""
+        waits = Backoff(FIRST_WAIT_SECONDS, ROUND_CEILING_SECONDS)
+        while not self._left.is_set():
+            if not self._ends.cut.whole.is_set():
+                self.next_attempt = self._ends.cut.until
+                self._set_state("cut")
+                await self._ends.cut.whole.wait()
+                self.next_attempt = None
+                continue
+            self.address = self.addresses[self._place % len(self.addresses)]
+            self._welcomed_at = None
+            # Each session is a task of its own. Until CPython 3.11.4 a task whose TaskGroup failed while it was being
+            # left stays marked as cancelled, and the next asyncio.timeout in it then ends the task without a word.
+            session = self._spawn(self._session(context), f"session/{self.address}")
+            await asyncio.wait({session})
+            self.up = False
+            self._set_state("disconnected")
+            if self._left.is_set():
+                return
+            log.warning("uplink lost master=%s reason=%s", self.address, self.last_error)
+            pause = self._next_pause(waits)
+            self._changed(self)
+            if pause is not None and not self._hung_up.is_set():
+                await self._pause(pause)
+            self._hung_up.clear()
+
+    def leave(self) -> None:
+        """This master is not in the list any more: say goodbye and end."""
+        self._left.set()
+        self.hang_up("the list of masters changed")
+
+    def stop(self) -> None:
+        """Do not connect again: the gateway stops."""
+        self._left.set()
+
+    def hang_up(self, why: str) -> None:
+        """Connect anew, at once."""
+        self._why = why
+        self._hung_up.set()
+
+    def use_addresses(self, addresses: tuple[str, ...]) -> None:
+        """The master is reached at these addresses from now on."""
+        if addresses != self.addresses:
+            self.addresses, self._place = addresses, 0
+            if self.address not in addresses:
+                self.hang_up("the master has other addresses")
+
+    def set_active(self, active: bool) -> None:
+        """Feed this master, or let it stand by. What was on its way to it may still be confirmed."""
+        self.active = active
+        if not active and self._sender is not None:
+            # At once, not when its turn comes: another link may begin to send in the meantime.
+            self._sender.cancel()
+        self._role_changed.set()
+
+    def records_news(self) -> None:
+        """The registry has changed."""
+        self._records_changed.set()
+
+    def trust_news(self) -> None:
+        """What this master must know of the site has changed; one that has not let it in may do so now."""
+        self._trust_changed.set()
+        if not self.up and self._said is not None and self._hello() != self._said:
+            self.hang_up("there is more to say in the hello")
+
+    def reseal(self, frame: frames.Reseal) -> None:
+        """Ask for new seals of a job; not remembered while the link is down."""
+        if self.up and not self._reseals.full():
+            self._reseals.put_nowait(frame)
+
+    async def emptied(self) -> None:
+        """Return when this master has confirmed the whole spool. The caller bounds it."""
+        await self._items.emptied()
+
+    async def say_bye(self) -> None:
+        """Tell the master, if it is there, that nothing more comes."""
+        if self._socket is not None and self.up:
+            await self._send(frames.Bye())
+
+    def status(self) -> dict[str, Any]:
+        """Where this link stands."""
+        return {
+            "address": self.address,
+            "state": self.state,
+            "role": ("active" if self.active else "standby") if self.up else "",
+            "since": self.since,
+            "last_error": self.last_error,
+            "next_attempt": self.next_attempt,
+        }
+
+    def _next_pause(self, waits: Backoff) -> float | None:
+        """How long to wait before the next attempt; None for not at all."""
+        if self._hung_up.is_set():
+            waits.reset()
+            return None
+        if self._welcomed_at is None:
+            self._place += 1
+            return waits.next() if self._place % len(self.addresses) == 0 else None
+        # It worked a moment ago, so the same address is asked first. Its other gateways have lost it as well.
+        pause = random.SystemRandom().uniform(0.0, max(FIRST_WAIT_SECONDS, self._ends.random_reauth_delay))
+        if self._ends.clock.monotonic() - self._welcomed_at > self._ends.silence_limit:
+            waits.reset()
+            return pause
+        return max(pause, waits.next())
+
+    async def _session(self, context: zmq.asyncio.Context) -> None:
+        """One connection, until it is lost."""
+        try:
+            async with asyncio.TaskGroup() as session:
+                session.create_task(self._watch_hang_up(), name="uplink/hang-up")
+                await self._connect(context)
+                if (stories := self._ends.stories) is not None:
+                    told = stories.tell(self.key, lambda: self.active, self._send)
+                    session.create_task(told, name="uplink/stories")
+                session.create_task(self._receive(), name="uplink/receive")
+                session.create_task(self._send_trust(), name="uplink/trust")
+                session.create_task(self._send_reseals(), name="uplink/reseals")
+                session.create_task(self._follow_role(session), name="uplink/role")
+                session.create_task(self._items.let_go(), name="uplink/let-go")
+                session.create_task(report_ledger(self._ends.outgoing, self.key, self._send), name="uplink/ledger")
+                session.create_task(self._send_records(), name="uplink/records")
+                session.create_task(self._echo(), name="uplink/echo")
+        except* LinkLost as lost:
+            self.last_error = str(lost.exceptions[0])
+        finally:
+            self._sender = None
+            if self._socket is not None:
+                self._socket.close(linger=200 if self._left.is_set() else 0)
+                self._socket = None
+
+    async def _pause(self, seconds: float) -> None:
+        self.next_attempt = self._ends.clock.wall() + seconds
+        self._set_state("waiting")
+        try:
+            async with asyncio.timeout(seconds):
+                await self._hung_up.wait()
+        except TimeoutError:
+            pass
+        self.next_attempt = None
+
+    async def _watch_hang_up(self) -> None:
+        await self._hung_up.wait()
+        if self._left.is_set():
+            await self.say_bye()
+        raise LinkLost(self._why)
+
+    async def _connect(self, context: zmq.asyncio.Context) -> None:
+        self._set_state("connecting")
+        self._socket = connected_dealer(context, self._ends.keys, self.address, self.key)
+        self._said = self._hello()
+        await self._send(await twins.said(self._ends.marks, self.key, self._said))
+        patience, silence = HELLO_SECONDS, f"no answer in {HELLO_SECONDS:.0f} s"
+        while True:
+            try:
+                async with asyncio.timeout(patience):
+                    answer = await self._next_frame()
+            except TimeoutError:
+                raise LinkLost(silence) from None
+            if isinstance(answer, frames.SiteWelcome):
+                break
+            if isinstance(answer, frames.SiteRefused):
+                await self._hear_refusal(answer)
+                await twins.heard(self._ends.marks, self.key, self._ends.outgoing, answer)
+                if answer.state == "pending":
+                    self.last_error = answer.reason
+                    self._set_state("pending")
+                    log.info("uplink pending master=%s: %s", self.address, answer.reason)
+                    patience, silence = PENDING_SECONDS, f"pending: {answer.reason}"
+                    # Whoever waits for a better master does not wait for an operator.
+                    self._changed(self)
+                    continue
+                raise LinkLost(f"{answer.state}: {answer.reason}")
+            self._ends.refusals.refused("uplink", "before_welcome", self.address)
+        await twins.heard(self._ends.marks, self.key, self._ends.outgoing, answer)
+        await self._items.begin(answer, rolled_back=answer.revision > self._ends.roll.revision)
+        self._records_confirmed = answer.revision
+        self._heard = self._welcomed_at = self._ends.clock.monotonic()
+        self.last_error = ""
+        self.up = True
+        self._set_state("connected")
+        log.info("uplink connected master=%s address=%s", answer.master, self.address)
+        self._changed(self)
+
+    def _hello(self) -> frames.SiteHello:
+        ends = self._ends
+        request, certificate = ends.trust.hello() if ends.trust is not None else (b"", b"")
+        return frames.SiteHello(
+            protocol=frames.PROTOCOL,
+            site=ends.site,
+            epoch=ends.outgoing.epoch,
+            release=__version__,
+            request=request,
+            certificate=certificate,
+        )
+
+    def _set_state(self, state: str) -> None:
+        if state != self.state:
+            self.state, self.since = state, self._ends.clock.wall()
+
+    async def _send(self, frame: frames.FromSite) -> None:
+        assert self._socket is not None
+        try:
+            async with asyncio.timeout(SEND_SECONDS):
+                await self._socket.send(frames.encode(frame))
+        except TimeoutError:
+            raise LinkLost(f"nothing could be sent for {SEND_SECONDS:.0f} s") from None
+
+    async def _next_frame(self) -> frames.FromMaster:
+        assert self._socket is not None
+        while True:
+            parts = await self._socket.recv_multipart()
+            self._heard = self._ends.clock.monotonic()
+            try:
+                if len(parts) != 1:
+                    raise Refused("malformed", f"{len(parts)} frames, expected 1")
+                return frames.decode_from_master(parts[0])
+            except Refused as refusal:
+                self._ends.refusals.refused("uplink", refusal.reason, self.address, refusal.detail)
+
+    async def _receive(self) -> None:
+        ends = self._ends
+        while True:
+            match await self._next_frame():
+                case frames.SiteJob(job=job, remaining=remaining, sealed=sealed):
+                    await ends.intake.accept_from_above(Parcel(job, tuple(sealed)), remaining, self.key)
+                case Cancel(jid=jid):
+                    await ends.intake.cancel_from_above(jid)
+                case frames.Confirmed() as confirmed:
+                    self._items.confirmed(confirmed)
+                case frames.RecordsConfirmed(revision=revision):
+                    self._records_confirmed = max(self._records_confirmed, revision)
+                    self._records_confirmation.set()
+                case frames.SiteTrust() as trust:
+                    if ends.trust is not None:
+                        await ends.trust.told(trust, self.address)
+                case frames.SiteRefused(state=state, reason=reason) as refused:
+                    await self._hear_refusal(refused)
+                    raise LinkLost(f"{state}: {reason}")
+                case frames.HelloAgain():
+                    raise LinkLost("the master does not know this connection any more")
+                case AskJob(jid=jid, anew=anew):
+                    if ends.stories is not None:
+                        ends.stories.ask(self.key, jid, anew=anew)
+                case StoryTaken():
+                    if ends.stories is not None:
+                        ends.stories.taken(self.key)
+                case Twin() | frames.EchoReply() | frames.SiteWelcome() as aside:
+                    await twins.overheard(ends.marks, self.key, aside)
+
+    async def _hear_refusal(self, refused: frames.SiteRefused) -> None:
+        """Who turns us away may have revoked our key: that is heard all the same, and judged like any proof."""
+        if self._ends.trust is not None and refused.revocations:
+            await self._ends.trust.told(frames.SiteTrust(revocations=refused.revocations), self.address)
+
+    async def _follow_role(self, session: asyncio.TaskGroup) -> None:
+        """Tell the master which it is, and run the sender while it is the active one."""
+        told: bool | None = None
+        while True:
+            self._role_changed.clear()
+            if self._sender is not None and self._sender.cancelling():
+                await asyncio.wait({self._sender})
+                self._sender = None
+            if told is not self.active:
+                told = self.active
+                await self._send(frames.SiteRole(told))
+            if told and self.active and self._sender is None:
+                self._sender = session.create_task(self._items.run(self._send), name="uplink/items")
+            await self._role_changed.wait()
+
+    async def _send_trust(self) -> None:
+        """Group keys and requests: what this master has not been told since this connection began."""
+        trust = self._ends.trust
+        if trust is None:
+            return
+        sent: dict[tuple[type, str | bytes], frames.Told] = {}
+        while True:
+            self._trust_changed.clear()
+            known = {frames.subject(entry): entry for entry in trust.tells()}
+            news = [entry for key, entry in known.items() if sent.get(key) != entry]
+            for frame in frames.told_frames(news):
+                await self._send(frame)
+            sent = known
+            await self._trust_changed.wait()
+
+    async def _send_reseals(self) -> None:
+        while True:
+            await self._send(await self._reseals.get())
+
+    async def _send_records(self) -> None:
+        ends = self._ends
+        while True:
+            self._records_changed.clear()
+            try:
+                records = await ends.roll.records_after(self._records_confirmed)
+            except OutstationError as error:
+                raise LinkLost(f"the registry cannot be read: {error.what}") from None
+            if not records:
+                await self._records_changed.wait()
+                continue
+            self._records_confirmation.clear()
+            await self._send(frames.DeviceRecords(ends.outgoing.epoch, records))
+            # One page under way: a registry is state, and a later page would only repeat what this one settles.
+            while self._records_confirmed < records[-1].revision:
+                await self._records_confirmation.wait()
+                self._records_confirmation.clear()
+
+    async def _echo(self) -> None:
+        nonce = 0
+        while True:
+            nonce += 1
+            await self._send(frames.Echo(nonce))
+            await asyncio.sleep(self._ends.echo_every)
+            silent = self._ends.clock.monotonic() - self._heard
+            if silent > self._ends.silence_limit:
+                raise LinkLost(f"no echo for {silent:.0f} s")

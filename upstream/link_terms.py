@@ -1,0 +1,37 @@
+"""What the links of a gateway have in common."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from device_agent.clock import Clock
+from upstream.curve import CurveKeys
+from upstream.cutting import Cut
+from upstream.link_budget import LinkBudget
+from upstream.ports import JobIntake, Marks, Outgoing, Refusals, Roll, StoryTeller, TrustAbove
+
+Spawn = Callable[[Coroutine[Any, Any, None], str], "asyncio.Task[None]"]
+
+
+@dataclass(frozen=True)
+class Ends:
+    """What the links of a gateway have in common: who it is, and whoever holds its end."""
+
+    site: str
+    keys: CurveKeys
+    outgoing: Outgoing
+    roll: Roll
+    intake: JobIntake
+    refusals: Refusals
+    clock: Clock
+    trust: TrustAbove | None
+    stories: StoryTeller | None
+    marks: Marks | None
+    budget: LinkBudget
+    cut: Cut
+    echo_every: float
+    silence_limit: float
+    random_reauth_delay: float
