@@ -342,6 +342,8 @@ class Link:
             if told is not self.active:
                 told = self.active
                 await self._send(frames.SiteRole(told))
+                if self._ends.stories is not None:
+                    self._ends.stories.role_changed(self.key)
             if told and self.active and self._sender is None:
                 self._sender = session.create_task(self._items.run(self._send), name="uplink/items")
             await self._role_changed.wait()
