@@ -179,11 +179,12 @@ class Station:
         rooms.downlinks[sites.name] = sites
         rooms.site_keys.on_change(sites.keys_changed)
         sites.on_reseal(rooms.branches.reseal_for)
+        rooms.asking.through(sites.ask)
         await stack.enter_async_context(sites)
         rooms.facts.sites_address = sites.address
 
     async def _open_uplink(self, stack: contextlib.AsyncExitStack, rooms: Rooms) -> None:
-        self._uplink = rooms.facts.uplink = Uplink(
+        self._uplink = rooms.facts.uplink = rooms.cutting = Uplink(
             site=self._settings.name,
             keys=rooms.keys,
             masters=rooms.masters(),
@@ -203,6 +204,7 @@ class Station:
                 random_reauth_delay=self._settings.random_reauth_delay,
                 max_bytes_per_second=self._settings.uplink.max_bytes_per_second,
             ),
+            stories=rooms.stories,
         )
         rooms.reseal.ask_above(self._uplink.reseal)
 

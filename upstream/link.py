@@ -25,6 +25,7 @@ from upstream.dealer import LinkLost, connected_dealer
 from upstream.item_sender import ItemSender
 from upstream.ledger_sender import report_ledger
 from upstream.link_terms import Ends, Spawn
+from upstream.story_frames import AskJob, StoryTaken
 
 log = logging.getLogger(__name__)
 
@@ -85,6 +86,12 @@ class Link:
         """Connect, and connect again, until it is left."""
         waits = Backoff(FIRST_WAIT_SECONDS, ROUND_CEILING_SECONDS)
         while not self._left.is_set():
+            if not self._ends.cut.whole.is_set():
+                self.next_attempt = self._ends.cut.until
+                self._set_state("cut")
+                await self._ends.cut.whole.wait()
+                self.next_attempt = None
+                continue
             self.address = self.addresses[self._place % len(self.addresses)]
             self._welcomed_at = None
             # Each session is a task of its own. Until CPython 3.11.4 a task whose TaskGroup failed while it was being
@@ -187,6 +194,9 @@ class Link:
             async with asyncio.TaskGroup() as session:
                 session.create_task(self._watch_hang_up(), name="uplink/hang-up")
                 await self._connect(context)
+                if (stories := self._ends.stories) is not None:
+                    told = stories.tell(self.key, lambda: self.active, self._send)
+                    session.create_task(told, name="uplink/stories")
                 session.create_task(self._receive(), name="uplink/receive")
                 session.create_task(self._send_trust(), name="uplink/trust")
                 session.create_task(self._send_reseals(), name="uplink/reseals")
@@ -323,6 +333,12 @@ class Link:
                     raise LinkLost(f"{state}: {reason}")
                 case frames.HelloAgain():
                     raise LinkLost("the master does not know this connection any more")
+                case AskJob(jid=jid, anew=anew):
+                    if ends.stories is not None:
+                        ends.stories.ask(self.key, jid, anew=anew)
+                case StoryTaken():
+                    if ends.stories is not None:
+                        ends.stories.taken(self.key)
                 case frames.EchoReply() | frames.SiteWelcome():
                     pass
 

@@ -31,7 +31,10 @@ _PUT_POSITION = (
 
 @dataclass
 class Site:
-    """A site below. Times are wall seconds, ``dark_since`` monotonic; ``positions`` are of ``epoch`` alone."""
+    """A site below. Times are wall seconds, ``dark_since`` and ``here_since`` monotonic.
+
+    ``positions`` are of ``epoch`` alone; ``unheard``: it was not here since this station started.
+    """
 
     name: str
     epoch: str
@@ -44,6 +47,8 @@ class Site:
     active: bool = False
     dark_since: float = 0.0
     positions: dict[Stream, int] = field(default_factory=dict)
+    here_since: float = 0.0
+    unheard: bool = True
 
 
 async def _nobody(site: str) -> None:
@@ -113,6 +118,7 @@ class SiteBook(Part):
         entry = self.get(site)
         now = self._clock.wall()
         entry.active = False
+        entry.here_since, entry.unheard = self._clock.monotonic(), False
         entry.connected, entry.release, entry.address, entry.since, entry.last_seen = True, release, address, now, now
         log.info("site up site=%s address=%s", site, address)
         await self._write(entry)
