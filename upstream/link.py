@@ -38,6 +38,8 @@ PENDING_SECONDS = 20.0
 FIRST_WAIT_SECONDS = 0.5
 ROUND_CEILING_SECONDS = 30.0
 SEND_SECONDS = 10.0
+HELD_UP_SECONDS = 0.5
+"""A program that sleeps so much longer than it meant to is too busy, or its machine is."""
 RESEALS_QUEUED = 256
 """Jobs that wait to be asked new seals for; one more is asked for when its devices ask again."""
 
@@ -65,6 +67,8 @@ class Link:
         self._welcomed_at: float | None = None
         self._socket: zmq.asyncio.Socket | None = None
         self._said: frames.SiteHello | None = None
+        self._new_to_it = ""
+        """The epoch that was made because of this master, as long as it has not been told anything under it."""
         self._heard = 0.0
         self._left = asyncio.Event()
         self._hung_up = asyncio.Event()
@@ -251,7 +255,7 @@ class Link:
                     continue
                 raise LinkLost(f"{answer.state}: {answer.reason}")
             self._ends.refusals.refused("uplink", "before_welcome", self.address)
-        await self._items.begin(answer, rolled_back=answer.revision > self._ends.roll.revision)
+        await self._begin(answer)
         self._records_confirmed = answer.revision
         self._heard = self._welcomed_at = self._ends.clock.monotonic()
         self.last_error = ""
@@ -259,6 +263,18 @@ class Link:
         self._set_state("connected")
         log.info("uplink connected master=%s address=%s", answer.master, self.address)
         self._changed(self)
+
+    async def _begin(self, welcome: frames.SiteWelcome) -> None:
+        """Go on where the master says; it may make the store go on under a new epoch once, not again and again."""
+        ends = self._ends
+        if self._new_to_it == ends.outgoing.epoch and (welcome.revision or any(welcome.positions.values())):
+            ends.refusals.refused("uplink", "false_position", self.address)
+            raise LinkLost("the master claims to know a store that it was never told of")
+        before = ends.outgoing.epoch
+        try:
+            await self._items.begin(welcome, rolled_back=welcome.revision > ends.roll.revision)
+        finally:
+            self._new_to_it = ends.outgoing.epoch if ends.outgoing.epoch != before else ""
 
     def _hello(self) -> frames.SiteHello:
         ends = self._ends
@@ -390,7 +406,11 @@ class Link:
         while True:
             nonce += 1
             await self._send(frames.Echo(nonce))
+            asked = self._ends.clock.monotonic()
             await asyncio.sleep(self._ends.echo_every)
-            silent = self._ends.clock.monotonic() - self._heard
-            if silent > self._ends.silence_limit:
+            now = self._ends.clock.monotonic()
+            silent, limit = now - self._heard, self._ends.silence_limit
+            # Who was held up himself cannot say that the other was silent: he asks again, for a while.
+            held_up = now - asked > self._ends.echo_every + HELD_UP_SECONDS and silent < 4.0 * limit
+            if silent > limit and not held_up:
                 raise LinkLost(f"no echo for {silent:.0f} s")
