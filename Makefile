@@ -9,9 +9,10 @@ DEMO_ARGS ?=
 BENCH_ARGS ?= --devices 1000
 PYTEST_ARGS ?=
 FUZZ_ARGS ?=
+CHAOS_ARGS ?=
 TIMES ?= 10
 
-.PHONY: help setup demo test check format unit bench flakes fuzz clean
+.PHONY: help setup demo test check format unit bench flakes fuzz chaos clean
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 
@@ -52,6 +53,9 @@ flakes: setup ## repeat tests under load to find the unreliable (TIMES=10 PYTEST
 fuzz: $(READY) ## feed every reader of others' bytes for two minutes; what breaks one is kept (FUZZ_ARGS="--times 30 proofs")
 	@PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]'
 	@$(BIN)/python -m tests.fuzz $(FUZZ_ARGS)
+
+chaos: $(READY) ## break a whole system for 15 minutes and count what is lost; as root (CHAOS_ARGS="--minutes 2 --faults 10 --seed 7")
+	@$(BIN)/python -m tests.chaos $(CHAOS_ARGS)
 
 clean: ## remove all that these targets made
 	rm -rf .venv build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -45,6 +45,9 @@ class UplinkSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     echo_seconds: Annotated[
         float, Meta(ge=0.1, le=300, description="seconds between two echoes; three without an answer lose the link")
     ] = 5.0
+    max_bytes_per_second: Annotated[
+        int, Meta(ge=0, le=10**10, description="bytes of returns, events and audit sent up in a second; 0: no limit")
+    ] = 0
 
 
 class SitesSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -189,6 +192,34 @@ class StationSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     masters: Annotated[
         list[MasterEntry], Meta(max_length=16, description="masters above this station, best first")
     ] = []
+    master_type: Annotated[
+        Literal["str", "failover", "hot"],
+        Meta(
+            description="which of several masters gets the spool; hot, as str with a list: the first that is up; "
+            "failover: the first that answers, until it is lost; all of them may order"
+        ),
+    ] = "str"
+    master_alive_interval: Annotated[
+        Annotated[float, Meta(ge=0, le=3600)] | None,
+        Meta(
+            description="seconds that a master may say nothing before its link is lost; 0: three echoes; "
+            "default: 30 with failover, else 0"
+        ),
+    ] = None
+    master_failback: Annotated[
+        bool, Meta(description="failover: go back to a master that stands before the active one when it is up again")
+    ] = False
+    master_failback_interval: Annotated[
+        float,
+        Meta(ge=0, le=86400, description="seconds that master must have been up without a break; 0: as soon as seen"),
+    ] = 0.0
+    master_shuffle: Annotated[
+        bool, Meta(description="draw the order of the masters at the start, so that sites spread over them")
+    ] = False
+    random_reauth_delay: Annotated[
+        float,
+        Meta(ge=0, le=3600, description="a lost master is asked again after a random time up to so many seconds"),
+    ] = 10.0
     uplink: UplinkSettings = UplinkSettings()
     sites: SitesSettings | None = None
     broker: BrokerSettings | None = None

@@ -44,6 +44,7 @@ from gateway.devices.sites import SiteBook
 from gateway.devices.trust_above import TrustAbove
 from gateway.facts import StationFacts
 from gateway.jobs.accept import Acceptance
+from gateway.jobs.asking import Asking
 from gateway.jobs.branches import Branches
 from gateway.jobs.close import Closing
 from gateway.jobs.collect import Collection
@@ -54,8 +55,11 @@ from gateway.jobs.permission import Permission
 from gateway.jobs.reseal import Reseal
 from gateway.jobs.retention import Retention
 from gateway.jobs.seal import IssuerSequence, Sealer
+from gateway.jobs.stories import Stories
+from gateway.jobs.story_pages import StoryPages
 from gateway.jobs.views import JobViews
 from gateway.metrics import Metrics
+from gateway.spool.drill import Cutting, Drill
 from gateway.spool.inbox import Inbox
 from gateway.spool.queue import spool_of
 from gateway.spool.received import SiteLedgers
@@ -64,7 +68,7 @@ from gateway.store.opening import open_store
 from gateway.store.reader import Reader
 from gateway.store.writer import Writer
 from upstream.curve import load_or_make
-from upstream.uplink import MasterAddress
+from upstream.uplink import MasterAddress, masters_above
 
 Role = Literal["master", "gateway"]
 CHECKS = [disk.check, store.check, broker.check, trust.check, uplink.check, keys.check, refusals.check]
@@ -72,6 +76,9 @@ CHECKS = [disk.check, store.check, broker.check, trust.check, uplink.check, keys
 
 class Rooms:
     """What every station has, whatever its links: built here, in the order in which each needs the ones before it."""
+
+    cutting: Cutting | None = None
+    """The uplink, once it is open."""
 
     def __init__(self, role: Role, settings: StationSettings, state_dir: Path, clock: Clock) -> None:
         name, path = settings.name, state_dir / "station.sqlite"
@@ -176,6 +183,13 @@ class Rooms:
             metrics=metrics,
             clock=clock,
         )
+        self.stories = Stories(
+            pages=StoryPages(site=name, open_jobs=self.open_jobs, reader=reader),
+            open_jobs=self.open_jobs,
+            metrics=metrics,
+        )
+        self.closing.on_news(self.stories.news)
+        self.asking = Asking()
         self.branches = Branches(
             open_jobs=self.open_jobs,
             registry=self.registry,
@@ -184,6 +198,7 @@ class Rooms:
             closing=self.closing,
             sealer=self.sealer,
             reseal=self.reseal,
+            asking=self.asking,
             spool=spool,
             writer=writer,
             clock=clock,
@@ -213,6 +228,7 @@ class Rooms:
             closing=self.closing,
             sealer=self.sealer,
             permission=self.permission,
+            offered=self.stories.offered,
             metrics=metrics,
             clock=clock,
             kick=self.delivery.kick,
@@ -228,9 +244,9 @@ class Rooms:
             bus=bus,
             metrics=metrics,
             clock=clock,
-            on_new_store=self.branches.site_forgot,
+            asking=self.asking,
+            branches=self.branches,
         )
-        self.site_ledgers = SiteLedgers(reader)
         self.facts = StationFacts(
             role=role,
             name=name,
@@ -258,7 +274,7 @@ class Rooms:
         self.intake = Intake(self.acceptance, self.delivery, clock)
         self.registry.on_move(self.delivery.moved)
         self.registry.ask_accepted(lambda site: self.site_keys.of_site(site) is not None)
-        self.site_book.on_up(self.branches.site_up)
+        self.site_book.on_up(self.branches.site_up, self.branches.site_stands_by)
 
     def parts_before_recovery(self) -> list[Part]:
         """What must know its own past before jobs are taken up again."""
@@ -289,7 +305,7 @@ class Rooms:
         dropped = self.authority.dropped_masters()
         named = [MasterAddress(entry.address, entry.key) for entry in self.listed if entry.key not in dropped]
         known = [MasterAddress(entry.address, entry.key) for entry in self.authority.masters()]
-        return list(dict.fromkeys([*named, *known]))
+        return masters_above(named, known)
 
     def operations(self, stopping: asyncio.Event) -> list[Operation]:
         """The whole API, noun by noun."""
@@ -320,7 +336,11 @@ class Rooms:
             *OperatorsApi(holder=self.policies, tokens=self.tokens, audit=self.audit).operations(),
             *EventsApi(bus=self.bus, stopping=stopping).operations(),
             *FireApi(bus=self.bus, permission=self.permission, audit=self.audit).operations(),
-            *SpoolApi(self.spool, self.site_ledgers).operations(),
+            *SpoolApi(
+                self.spool,
+                SiteLedgers(self.reader),
+                Drill(lambda: self.cutting, self.bus),
+            ).operations(),
         ]
 
 

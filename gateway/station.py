@@ -32,12 +32,29 @@ from gateway.jobs.recover import recover
 from gateway.rooms import Role, Rooms
 from gateway.site_rooms import SiteRooms
 from upstream.sites import Sites
-from upstream.uplink import Uplink
+from upstream.uplink import Uplink, UplinkRules
 
 log = logging.getLogger(__name__)
 
 HIGHEST_PORT = 65535
-RESTART_KEYS = ("name", "state_dir", "socket", "uplink", "sites", "broker", "jobs", "api", "audit", "spool")
+RESTART_KEYS = (
+    "name",
+    "state_dir",
+    "socket",
+    "master_type",
+    "master_alive_interval",
+    "master_failback",
+    "master_failback_interval",
+    "master_shuffle",
+    "random_reauth_delay",
+    "uplink",
+    "sites",
+    "broker",
+    "jobs",
+    "api",
+    "audit",
+    "spool",
+)
 LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s %(message)s"
 
 
@@ -162,11 +179,12 @@ class Station:
         rooms.downlinks[sites.name] = sites
         rooms.site_keys.on_change(sites.keys_changed)
         sites.on_reseal(rooms.branches.reseal_for)
+        rooms.asking.through(sites.ask)
         await stack.enter_async_context(sites)
         rooms.facts.sites_address = sites.address
 
     async def _open_uplink(self, stack: contextlib.AsyncExitStack, rooms: Rooms) -> None:
-        self._uplink = rooms.facts.uplink = Uplink(
+        self._uplink = rooms.facts.uplink = rooms.cutting = Uplink(
             site=self._settings.name,
             keys=rooms.keys,
             masters=rooms.masters(),
@@ -177,6 +195,16 @@ class Station:
             refusals=rooms.metrics,
             clock=self._clock,
             trust=rooms.standing,
+            rules=UplinkRules(
+                master_type=self._settings.master_type,
+                master_alive_interval=self._settings.master_alive_interval,
+                master_failback=self._settings.master_failback,
+                master_failback_interval=self._settings.master_failback_interval,
+                master_shuffle=self._settings.master_shuffle,
+                random_reauth_delay=self._settings.random_reauth_delay,
+                max_bytes_per_second=self._settings.uplink.max_bytes_per_second,
+            ),
+            stories=rooms.stories,
         )
         rooms.reseal.ask_above(self._uplink.reseal)
 

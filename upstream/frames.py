@@ -3,6 +3,7 @@
 A site speaks ``SiteHello``, ``SiteRole``, ``Batch``, ``LedgerReport``, ``DeviceRecords``, ``SiteTells``, ``Reseal``,
 ``Echo`` and ``Bye``. A master answers ``SiteWelcome`` or ``SiteRefused``, ``HelloAgain``, ``Confirmed``,
 ``RecordsConfirmed`` and ``EchoReply``, says whom to believe (``SiteTrust``), and sends ``SiteJob`` and ``Cancel``.
+What both say of a job's story is in ``story_frames``.
 
 Proofs travel as the bytes they are; who believes them checks them (``device_agent.trust``), not these frames.
 """
@@ -31,6 +32,7 @@ from device_agent.protocol.messages import (
     decode_bounded,
     decode_value,
 )
+from upstream.story_frames import AskJob, Story, StoryTaken, UnknownJob
 
 PROTOCOL = 3
 
@@ -272,9 +274,21 @@ class EchoReply(Struct, frozen=True, tag="echo_reply"):
     nonce: Sequence
 
 
-FromSite = SiteHello | Batch | LedgerReport | DeviceRecords | SiteTells | Reseal | SiteRole | Echo | Bye
+FromSite = (
+    SiteHello | Batch | LedgerReport | DeviceRecords | SiteTells | Reseal | SiteRole | Story | UnknownJob | Echo | Bye
+)
 FromMaster = (
-    SiteWelcome | SiteRefused | HelloAgain | Confirmed | RecordsConfirmed | EchoReply | SiteTrust | SiteJob | Cancel
+    SiteWelcome
+    | SiteRefused
+    | HelloAgain
+    | Confirmed
+    | RecordsConfirmed
+    | EchoReply
+    | SiteTrust
+    | SiteJob
+    | Cancel
+    | AskJob
+    | StoryTaken
 )
 
 T = TypeVar("T")

@@ -25,6 +25,7 @@ from upstream.dealer import LinkLost, connected_dealer
 from upstream.item_sender import ItemSender
 from upstream.ledger_sender import report_ledger
 from upstream.link_terms import Ends, Spawn
+from upstream.story_frames import AskJob, StoryTaken
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +38,8 @@ PENDING_SECONDS = 20.0
 FIRST_WAIT_SECONDS = 0.5
 ROUND_CEILING_SECONDS = 30.0
 SEND_SECONDS = 10.0
+HELD_UP_SECONDS = 0.5
+"""A program that sleeps so much longer than it meant to is too busy, or its machine is."""
 RESEALS_QUEUED = 256
 """Jobs that wait to be asked new seals for; one more is asked for when its devices ask again."""
 
@@ -64,6 +67,8 @@ class Link:
         self._welcomed_at: float | None = None
         self._socket: zmq.asyncio.Socket | None = None
         self._said: frames.SiteHello | None = None
+        self._new_to_it = ""
+        """The epoch that was made because of this master, as long as it has not been told anything under it."""
         self._heard = 0.0
         self._left = asyncio.Event()
         self._hung_up = asyncio.Event()
@@ -81,6 +86,12 @@ class Link:
         """Connect, and connect again, until it is left."""
         waits = Backoff(FIRST_WAIT_SECONDS, ROUND_CEILING_SECONDS)
         while not self._left.is_set():
+            if not self._ends.cut.whole.is_set():
+                self.next_attempt = self._ends.cut.until
+                self._set_state("cut")
+                await self._ends.cut.whole.wait()
+                self.next_attempt = None
+                continue
             self.address = self.addresses[self._place % len(self.addresses)]
             self._welcomed_at = None
             # Each session is a task of its own. Until CPython 3.11.4 a task whose TaskGroup failed while it was being
@@ -183,6 +194,9 @@ class Link:
             async with asyncio.TaskGroup() as session:
                 session.create_task(self._watch_hang_up(), name="uplink/hang-up")
                 await self._connect(context)
+                if (stories := self._ends.stories) is not None:
+                    told = stories.tell(self.key, lambda: self.active, self._send)
+                    session.create_task(told, name="uplink/stories")
                 session.create_task(self._receive(), name="uplink/receive")
                 session.create_task(self._send_trust(), name="uplink/trust")
                 session.create_task(self._send_reseals(), name="uplink/reseals")
@@ -241,7 +255,7 @@ class Link:
                     continue
                 raise LinkLost(f"{answer.state}: {answer.reason}")
             self._ends.refusals.refused("uplink", "before_welcome", self.address)
-        await self._items.begin(answer, rolled_back=answer.revision > self._ends.roll.revision)
+        await self._begin(answer)
         self._records_confirmed = answer.revision
         self._heard = self._welcomed_at = self._ends.clock.monotonic()
         self.last_error = ""
@@ -249,6 +263,18 @@ class Link:
         self._set_state("connected")
         log.info("uplink connected master=%s address=%s", answer.master, self.address)
         self._changed(self)
+
+    async def _begin(self, welcome: frames.SiteWelcome) -> None:
+        """Go on where the master says; it may make the store go on under a new epoch once, not again and again."""
+        ends = self._ends
+        if self._new_to_it == ends.outgoing.epoch and (welcome.revision or any(welcome.positions.values())):
+            ends.refusals.refused("uplink", "false_position", self.address)
+            raise LinkLost("the master claims to know a store that it was never told of")
+        before = ends.outgoing.epoch
+        try:
+            await self._items.begin(welcome, rolled_back=welcome.revision > ends.roll.revision)
+        finally:
+            self._new_to_it = ends.outgoing.epoch if ends.outgoing.epoch != before else ""
 
     def _hello(self) -> frames.SiteHello:
         ends = self._ends
@@ -307,6 +333,12 @@ class Link:
                     raise LinkLost(f"{state}: {reason}")
                 case frames.HelloAgain():
                     raise LinkLost("the master does not know this connection any more")
+                case AskJob(jid=jid, anew=anew):
+                    if ends.stories is not None:
+                        ends.stories.ask(self.key, jid, anew=anew)
+                case StoryTaken():
+                    if ends.stories is not None:
+                        ends.stories.taken(self.key)
                 case frames.EchoReply() | frames.SiteWelcome():
                     pass
 
@@ -326,6 +358,8 @@ class Link:
             if told is not self.active:
                 told = self.active
                 await self._send(frames.SiteRole(told))
+                if self._ends.stories is not None:
+                    self._ends.stories.role_changed(self.key)
             if told and self.active and self._sender is None:
                 self._sender = session.create_task(self._items.run(self._send), name="uplink/items")
             await self._role_changed.wait()
@@ -372,7 +406,11 @@ class Link:
         while True:
             nonce += 1
             await self._send(frames.Echo(nonce))
+            asked = self._ends.clock.monotonic()
             await asyncio.sleep(self._ends.echo_every)
-            silent = self._ends.clock.monotonic() - self._heard
-            if silent > self._ends.silence_limit:
+            now = self._ends.clock.monotonic()
+            silent, limit = now - self._heard, self._ends.silence_limit
+            # Who was held up himself cannot say that the other was silent: he asks again, for a while.
+            held_up = now - asked > self._ends.echo_every + HELD_UP_SECONDS and silent < 4.0 * limit
+            if silent > limit and not held_up:
                 raise LinkLost(f"no echo for {silent:.0f} s")

@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 
 from device_agent.protocol import limits
 from upstream import frames
+from upstream.ports import Inbox
+from upstream.story_frames import Story, StoryTaken, UnknownJob
 
 QUEUED_FRAMES = limits.BATCHES_IN_FLIGHT * 4
 """Frames of one site that wait for a commit."""
 
 
-Work = frames.Batch | frames.LedgerReport | frames.DeviceRecords | frames.SiteTells
+Work = frames.Batch | frames.LedgerReport | frames.DeviceRecords | frames.SiteTells | Story | UnknownJob
 """What is put on disk, one after another."""
 
 
@@ -41,3 +43,16 @@ class Peer:
     """Whether it says that this master gets its spool."""
     told: frames.SiteTrust = field(default_factory=frames.SiteTrust)
     """What it was told of whom to believe, since it is welcome."""
+
+
+async def nobody_seals(site: str, jid: str, reason: str) -> None:
+    """Until somebody seals."""
+
+
+async def keep_story(inbox: Inbox, site: str, frame: Story | UnknownJob) -> StoryTaken:
+    """Put on disk what a site tells of a job; what it is then told. Raises what the inbox raises."""
+    if isinstance(frame, Story):
+        await inbox.commit_story(site, frame.items)
+    else:
+        await inbox.unknown_job(site, frame.jid)
+    return StoryTaken(frame.jid)

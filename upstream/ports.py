@@ -8,11 +8,15 @@ from typing import Literal, Protocol
 
 from device_agent.protocol.links import Parcel
 from upstream.frames import DeviceRecord, LedgerRow, SiteTrust, Stream, Told
+from upstream.story_frames import Story, UnknownJob
 
 KeyState = Literal["pending", "accepted", "rejected", "denied"]
 
 AskSeal = Callable[[str, str, str], Awaitable[None]]
 """Asks whoever issued a job to seal it anew: the site, the jid and the reason."""
+
+SendStory = Callable[[Story | UnknownJob], Awaitable[None]]
+"""Sends one frame of a story to a master."""
 
 
 class Refusals(Protocol):
@@ -77,6 +81,22 @@ class JobIntake(Protocol):
         """A master cancelled a job."""
 
 
+class StoryTeller(Protocol):
+    """Tells masters of jobs what the spool does not bring them."""
+
+    async def tell(self, master: str, active: Callable[[], bool], send: SendStory) -> None:
+        """Tell this master over one connection, until cancelled. ``active``: whether it is sent the spool now."""
+
+    def ask(self, master: str, jid: str, *, anew: bool) -> None:
+        """The master asks for a job; ``anew`` from its beginning."""
+
+    def taken(self, master: str) -> None:
+        """The master has dealt with one frame of a story."""
+
+    def role_changed(self, master: str) -> None:
+        """The spool goes to this master from now on, or does no more."""
+
+
 class Inbox(Protocol):
     """Where a master keeps what its sites send."""
 
@@ -91,6 +111,12 @@ class Inbox(Protocol):
 
     async def commit_records(self, site: str, epoch: str, records: list[DeviceRecord]) -> int:
         """Put registry rows on disk; returns the last revision on disk."""
+
+    async def commit_story(self, site: str, items: list[bytes]) -> None:
+        """Put on disk what is new in a story; the site's position in its spool stays where it is."""
+
+    async def unknown_job(self, site: str, jid: str) -> None:
+        """A site says that it does not know a job it was asked for."""
 
 
 class Admission(Protocol):

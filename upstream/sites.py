@@ -23,9 +23,10 @@ from device_agent.protocol.links import Parcel
 from device_agent.protocol.messages import Cancel
 from upstream import frames
 from upstream.curve import CurveKeys, ZapAnswerer, fingerprint
-from upstream.peer import QUEUED_FRAMES, Peer
+from upstream.peer import QUEUED_FRAMES, Peer, keep_story, nobody_seals
 from upstream.ports import Admission, AskSeal, Inbox, KeyState, Refusals, SiteWatch, TrustBelow
 from upstream.router import bound_router
+from upstream.story_frames import AskJob, Story, UnknownJob
 
 log = logging.getLogger(__name__)
 
@@ -34,10 +35,6 @@ SILENT_SECONDS = 20.0
 
 QUARANTINE_HELLO_BYTES = 1024 + 2 * frames.CERTIFICATE_BYTES
 HELLO_EVERY_SECONDS = 1.0
-
-
-async def _nobody(site: str, jid: str, reason: str) -> None:
-    """Until somebody seals."""
 
 
 class Sites(Part):
@@ -68,7 +65,7 @@ class Sites(Part):
         self._refusals = refusals
         self._clock = clock
         self._trust = trust
-        self._ask_seal: AskSeal = _nobody
+        self._ask_seal: AskSeal = nobody_seals
         self._peers: dict[bytes, Peer] = {}
         self._by_site: dict[str, Peer] = {}
         self._workers: dict[str, asyncio.Task[None]] = {}
@@ -114,6 +111,10 @@ class Sites(Part):
         """Send a cancel to the sites that are connected."""
         for site in names:
             await self._send_to(site, Cancel(jid))
+
+    async def ask(self, jid: str, site: str, *, anew: bool) -> None:
+        """Ask a site that is connected what became of a job."""
+        await self._send_to(site, AskJob(jid, anew))
 
     async def confirm(self, jid: str, names: Sequence[str]) -> None:
         """Nothing to do: sites are confirmed by sequence, when their batch is committed."""
@@ -194,7 +195,14 @@ class Sites(Part):
                 if not self._speaks_for(peer, site):
                     raise Refused("foreign_site", f"{peer.site} speaks for {site}")
                 await self._ask_seal(site, jid, reason)
-            case frames.Batch() | frames.LedgerReport() | frames.DeviceRecords() | frames.SiteTells():
+            case (
+                frames.Batch()
+                | frames.LedgerReport()
+                | frames.DeviceRecords()
+                | frames.SiteTells()
+                | Story()
+                | UnknownJob()
+            ):
                 if isinstance(frame, frames.Batch | frames.DeviceRecords) and frame.epoch != peer.epoch:
                     raise Refused("wrong_epoch", f"{frame.epoch} is not the epoch of the hello")
                 try:
@@ -292,6 +300,8 @@ class Sites(Part):
                         await self._inbox.keep_ledger(peer.site, frame.rows)
                     elif isinstance(frame, frames.SiteTells):
                         await self._keep_told(peer, frame)
+                    elif isinstance(frame, Story | UnknownJob):
+                        await self._send(peer, await keep_story(self._inbox, peer.site, frame))
                     else:
                         revision = await self._inbox.commit_records(peer.site, peer.epoch, frame.records)
                         await self._send(peer, frames.RecordsConfirmed(revision))

@@ -1,25 +1,57 @@
-"""Is a master above, and does it take what is spooled?"""
+"""Is a master above, does it take what is spooled, and are those that stand by there?"""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 from gateway.checks.finding import Facts, Finding
 
 
 async def check(facts: Facts) -> list[Finding]:
-    """One finding about the uplink; none on a station without masters."""
+    """One finding about the uplink, and one for each other master that is away; none on a station without masters."""
     view = await facts.station_view()
     uplink = view["uplink"]
-    if uplink is None:
-        return []
-    if uplink["state"] == "no masters":
+    if uplink is None or uplink["state"] == "no masters":
         return []
     pending = view["spool_pending"]
-    if uplink["state"] == "connected":
+    others = [link for link in uplink["links"] if link["address"] != uplink["master"]]
+    if uplink["state"] != "connected":
         return [
-            Finding(check="uplink", severity="ok", finding=f"connected to {uplink['master']}, {pending} items to send")
+            Finding(
+                check="uplink",
+                severity="warning",
+                finding=f"{uplink['state']}: {uplink['last_error'] or 'no answer yet'} ({uplink['master']})",
+                meaning=f"the site works on by itself; {pending} items wait on this disk and go up when a master is"
+                " back",
+                fix=_fix(view, uplink["last_error"], uplink["state"]),
+            )
         ]
-    standing = "pending" if uplink["state"] == "pending" else uplink["last_error"].split(":")[0]
-    if "the key was revoked" in uplink["last_error"]:
+    standing_by = [link["address"] for link in others if link["state"] == "connected"]
+    words = f", standing by: {', '.join(standing_by)}" if standing_by else ""
+    return [
+        Finding(
+            check="uplink",
+            severity="ok",
+            finding=f"connected to {uplink['master']}, {pending} items to send{words}",
+        ),
+        *(_away(view, link) for link in others if link["state"] != "connected"),
+    ]
+
+
+def _away(view: Mapping[str, Any], link: Mapping[str, Any]) -> Finding:
+    return Finding(
+        check="uplink",
+        severity="warning",
+        finding=f"{link['state']}: {link['last_error'] or 'no answer yet'} ({link['address']})",
+        meaning="jobs that are given to this master wait there, and it cannot take over from the other",
+        fix=_fix(view, link["last_error"], link["state"]),
+    )
+
+
+def _fix(view: Mapping[str, Any], last_error: str, state: str) -> str:
+    standing = "pending" if state == "pending" else last_error.split(":", maxsplit=1)[0]
+    if "the key was revoked" in last_error:
         standing = "revoked"
     accept = f"outstation keys accept {view['name']}"
     fixes = {
@@ -30,12 +62,4 @@ async def check(facts: Facts) -> list[Finding]:
         "denied": f"on the master, if this gateway replaces the other: outstation keys reject {view['name']},"
         f" then {accept} --fingerprint {view['fingerprint']}",
     }
-    return [
-        Finding(
-            check="uplink",
-            severity="warning",
-            finding=f"{uplink['state']}: {uplink['last_error'] or 'no answer yet'} ({uplink['master']})",
-            meaning=f"the site works on by itself; {pending} items wait on this disk and go up when a master is back",
-            fix=fixes.get(standing, "check the address and key under masters: in the settings, and the network to it"),
-        )
-    ]
+    return fixes.get(standing, "check the address and key under masters: in the settings, and the network to it")

@@ -69,4 +69,7 @@ def station_words(station: StationView) -> str:
         words += f", uplink {safe(station.uplink.state)}"
         if station.uplink.master:
             words += f" to {safe(station.uplink.master)}"
+        standing_by = sum(link.role == "standby" for link in station.uplink.links)
+        if standing_by:
+            words += f", {standing_by} standing by"
     return words

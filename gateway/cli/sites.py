@@ -35,6 +35,7 @@ LIST = HelpText(
         "Columns": {
             "site": "the site's name",
             "state": "connected, or dark when nothing is heard of it",
+            "role": "active: the site sends everything here; standby: to another master, but takes jobs from here",
             "since": "since when it is so",
             "last seen": "when it was last heard",
             "devices": "how many devices it has told of",
@@ -63,6 +64,7 @@ def list_sites(context: typer.Context, as_json: Json = False) -> int:
         (
             safe(site.site),
             ("connected", "green") if site.connected else ("dark", "magenta"),
+            safe(site.role or "-"),
             output.age(site.since, "-"),
             output.age(site.last_seen),
             number(site.devices),
@@ -71,7 +73,7 @@ def list_sites(context: typer.Context, as_json: Json = False) -> int:
         )
         for site in sites
     ]
-    columns = ("site", "state", "since", "last seen", "devices", "present", "version")
+    columns = ("site", "state", "role", "since", "last seen", "devices", "present", "version")
     if not output.table(columns, rows, ("devices", "present")):
         output.note("no sites; one that wants to join is in: outstation keys list")
     return EXIT_OK
@@ -103,6 +105,7 @@ def show(
             [
                 ("site", safe(found.site)),
                 ("state", "connected" if found.connected else "dark"),
+                ("role", safe(found.role or "-")),
                 ("since", output.time(found.since, "-")),
                 ("last seen", output.time(found.last_seen)),
                 ("devices", f"{number(found.devices)}, {number(found.present)} present"),

@@ -123,10 +123,11 @@ class DeviceView(Struct, frozen=True):
 
 
 class SiteView(Struct, frozen=True):
-    """A site under a master."""
+    """A site under a master; ``role`` is active when this master gets its spool, or standby."""
 
     site: str
     connected: bool = False
+    role: str = ""
     since: float | None = None
     last_seen: float | None = None
     devices: int | None = None
@@ -169,13 +170,25 @@ class Finding(Struct, frozen=True):
     fix: str | None = ""
 
 
+class LinkView(Struct, frozen=True):
+    """A gateway's link to one master; ``role`` is active, standby, or empty while the link is down."""
+
+    address: str
+    state: str = "unknown"
+    role: str = ""
+    since: float | None = None
+    last_error: str | None = None
+    next_attempt: float | None = None
+
+
 class UplinkView(Struct, frozen=True):
-    """A gateway's link to its masters."""
+    """A gateway's uplink: the link to the active master, and all of them."""
 
     state: str = "unknown"
     master: str | None = None
     since: float | None = None
     last_error: str | None = None
+    links: list[LinkView] = []
 
 
 class StationView(Struct, frozen=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -31,7 +31,10 @@ _PUT_POSITION = (
 
 @dataclass
 class Site:
-    """A site below. Times are wall seconds, ``dark_since`` monotonic; ``positions`` are of ``epoch`` alone."""
+    """A site below. Times are wall seconds, ``dark_since`` and ``here_since`` monotonic.
+
+    ``positions`` are of ``epoch`` alone; ``unheard``: it was not here since this station started.
+    """
 
     name: str
     epoch: str
@@ -44,6 +47,8 @@ class Site:
     active: bool = False
     dark_since: float = 0.0
     positions: dict[Stream, int] = field(default_factory=dict)
+    here_since: float = 0.0
+    unheard: bool = True
 
 
 async def _nobody(site: str) -> None:
@@ -66,6 +71,7 @@ class SiteBook(Part):
         self._clock = clock
         self._sites: dict[str, Site] = {}
         self._on_up: Callable[[str], Awaitable[None]] = _nobody
+        self._on_standby: Callable[[str], Coroutine[Any, Any, None]] = _nobody
 
     async def open(self) -> None:
         """Load the sites; all are dark until heard."""
@@ -81,9 +87,12 @@ class SiteBook(Part):
         ):
             self._sites[site].positions[stream] = sequence
 
-    def on_up(self, call: Callable[[str], Awaitable[None]]) -> None:
-        """Call with a site's name whenever it is welcome."""
+    def on_up(
+        self, call: Callable[[str], Awaitable[None]], standby: Callable[[str], Coroutine[Any, Any, None]] = _nobody
+    ) -> None:
+        """Call with a site's name whenever it is welcome; ``standby`` when its spool goes elsewhere from then on."""
         self._on_up = call
+        self._on_standby = standby
 
     def get(self, site: str) -> Site:
         """What is known of a site; a new one is dark and has sent nothing."""
@@ -113,6 +122,7 @@ class SiteBook(Part):
         entry = self.get(site)
         now = self._clock.wall()
         entry.active = False
+        entry.here_since, entry.unheard = self._clock.monotonic(), False
         entry.connected, entry.release, entry.address, entry.since, entry.last_seen = True, release, address, now, now
         log.info("site up site=%s address=%s", site, address)
         await self._write(entry)
@@ -125,6 +135,8 @@ class SiteBook(Part):
         if entry.connected and entry.active != active:
             entry.active = active
             log.info("site role site=%s role=%s", site, "active" if active else "standby")
+            if not active:
+                self.spawn(self._on_standby(site), f"standby/{site}")
 
     def site_heard(self, site: str) -> None:
         """A site said anything."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -37,7 +37,7 @@ from gateway.jobs.open_jobs import ABOVE, LOCAL, Branch, OpenJob, OpenJobs, Wait
 from gateway.jobs.permission import FREE, Permission, RefusedDevice, Ruling
 from gateway.jobs.record import NOT_RUN_RETCODE, new_event, outcome_statement
 from gateway.jobs.refuse import refused_pages, refused_records
-from gateway.jobs.seal import SEALED_DEVICES, Sealer, public
+from gateway.jobs.seal import SEALED_DEVICES, Sealer, is_told_of, public
 from gateway.metrics import Metrics
 from gateway.spool.queue import Spool
 from gateway.store.reader import Reader
@@ -74,6 +74,13 @@ class JobRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     sealed: bool = False
 
 
+class Offered(Protocol):
+    """Who wants to know that a master gave us a job."""
+
+    def __call__(self, master: str, jid: str, *, again: bool) -> None:
+        """``again``: it was known here."""
+
+
 class Acceptance:
     """Takes jobs from operators here and from masters above, through the same door."""
 
@@ -94,6 +101,7 @@ class Acceptance:
         clock: Clock,
         kick: Callable[[], None],
         permission: Permission | None = None,
+        offered: Offered | None = None,
     ) -> None:
         self._site = site
         self._open_jobs = open_jobs
@@ -109,6 +117,7 @@ class Acceptance:
         self._clock = clock
         self._kick = kick
         self._permission = permission
+        self._offered = offered
         self._jids = JidMaker()
         self._accepting: set[str] = set()
         self._forestalled: dict[str, bool] = {}
@@ -217,8 +226,9 @@ class Acceptance:
         """
         try:
             job = decode_job(parcel.definition)
-            if await self._known(job.jid):
+            if await self._known(job.jid, parcel.definition):
                 self._metrics.add("jobs_repeated")
+                self._given_by(master, job.jid, again=True)
                 await self._take_seals(job.jid, parcel)
                 return
             self._sealer.check(job, parcel.sealed)
@@ -229,6 +239,7 @@ class Acceptance:
             life = min(remaining, limits.JOB_EXPIRY_MAX_SECONDS)
             ruling = FREE if self._permission is None else self._permission.above(job, target)
             await self._take(job, parcel.definition, target, ABOVE, life, parcel.sealed, ruling)
+            self._given_by(master, job.jid, again=False)
         except Refused as refusal:
             self._metrics.refused("uplink", refusal.reason, master, refusal.detail)
         except UsageInvalid as error:
@@ -236,9 +247,16 @@ class Acceptance:
         except StationFailed as error:
             self._metrics.refused("uplink", "store_failed", master, error.what)
 
+    def _given_by(self, master: str, jid: str, *, again: bool) -> None:
+        opened = self._open_jobs.get(jid)
+        if opened is not None and opened.origin == ABOVE:
+            opened.master = master
+        if self._offered is not None:
+            self._offered(master, jid, again=again)
+
     async def _take_seals(self, jid: str, parcel: Parcel) -> None:
         opened = self._open_jobs.get(jid)
-        if opened is None or opened.origin != ABOVE or opened.sealed == list(parcel.sealed):
+        if opened is None or opened.origin != ABOVE or not parcel.sealed or opened.sealed == list(parcel.sealed):
             return
         # Against the job that was taken, which the policy has judged: a repeat may say anything.
         self._sealer.check(opened.job, parcel.sealed)
@@ -257,10 +275,16 @@ class Acceptance:
         if len(self._forestalled) > limits.OPEN_JOBS:
             del self._forestalled[next(iter(self._forestalled))]
 
-    async def _known(self, jid: str) -> bool:
-        if jid in self._accepting or self._open_jobs.get(jid) is not None:
+    async def _known(self, jid: str, definition: bytes) -> bool:
+        """Whether this job is here already. Raises ``Refused`` when another one has its jid."""
+        if jid in self._accepting:
             return True
-        return bool(await self._reader.rows("SELECT 1 FROM jobs WHERE jid = ?", (jid,)))
+        opened = self._open_jobs.get(jid)
+        rows = await self._reader.rows("SELECT body FROM jobs WHERE jid = ?", (jid,)) if opened is None else []
+        known = [opened.body] if opened is not None else [bytes(row[0]) for row in rows]
+        if known and not is_told_of(known[0], definition):
+            raise Refused("definition_mismatch", f"job {jid}: another job has this jid here")
+        return bool(known)
 
     def _checked(self, draft: Job) -> bytes:
         """The job as bytes, after the same checks that every receiver will make. Raises ``UsageInvalid``."""

@@ -14,18 +14,21 @@ from device_agent.protocol.targeting import compile_target
 from gateway.devices.registry import Registry
 from gateway.devices.sites import SiteBook
 from gateway.jobs.accept import ADD_PAGE
+from gateway.jobs.asking import Asking
 from gateway.jobs.close import Closing
 from gateway.jobs.expect import pages
 from gateway.jobs.open_jobs import Branch, BranchState, OpenJob, OpenJobs
 from gateway.jobs.record import NOT_RUN_RETCODE, outcome_statement
 from gateway.jobs.reseal import RESEAL_SECONDS, Reseal
 from gateway.jobs.seal import Sealer
-from gateway.jobs.silence import SiteStanding, Terms, Verdict, judge_site
+from gateway.jobs.silence import SiteStanding, Terms, Verdict, judge_site, site_never_answered
 from gateway.spool.queue import Spool
 from gateway.store.writer import Statement, Writer
 
 SET_BRANCH = "UPDATE job_sites SET state = ? WHERE jid = ? AND site = ? AND state <> 'closed'"
 CAME_BACK = Verdict(Outcome.SITE_DARK, "the site came back after the expiry and has not answered for it yet")
+LOST = Verdict(Outcome.UNKNOWN, "the site took the job and does not know it any more: it lost its store, or let it go")
+OTHER_JOB = Verdict(Outcome.REFUSED, "the site has another job under this jid")
 LEFT_OUT = Verdict(Outcome.UNKNOWN, "the site closed the job without an outcome for this device")
 
 
@@ -42,6 +45,7 @@ class Branches:
         closing: Closing,
         sealer: Sealer,
         reseal: Reseal,
+        asking: Asking,
         spool: Spool,
         writer: Writer,
         clock: Clock,
@@ -53,17 +57,51 @@ class Branches:
         self._closing = closing
         self._sealer = sealer
         self._reseal = reseal
+        self._asking = asking
         self._spool = spool
         self._writer = writer
         self._clock = clock
 
     async def site_up(self, site: str) -> None:
-        """A site is back: it gets the jobs it has not answered, and the cancels it may have missed."""
+        """A site is back: it gets the jobs it has not answered, and the cancels it may have missed.
+
+        Of all others that it has, it is asked what became of them meanwhile: this station may have missed it.
+        """
+        self._asking.site_up(site)
         for opened in self._open_jobs:
             branch = opened.branches.get(site)
             if branch is not None:
                 branch.tries = 0
-                await self._offer(opened, branch)
+                await self._offer(opened, branch, anew=True)
+
+    async def site_stands_by(self, site: str) -> None:
+        """A site's spool goes to another master from now on: what it does not bring any more is asked for."""
+        for opened in self._open_jobs:
+            branch = opened.branches.get(site)
+            if branch is not None and branch.state in {BranchState.SENT, BranchState.ANSWERED}:
+                await self._asking.ask(site, opened.job.jid, anew=False)
+
+    async def job_unknown(self, site: str, jid: str) -> None:
+        """A site does not know a job: one that it took is lost there, one that it never had is offered again."""
+        opened = self._open_jobs.get(jid)
+        branch = opened.branches.get(site) if opened is not None else None
+        if opened is None or branch is None or branch.state is BranchState.CLOSED:
+            return
+        if branch.state is BranchState.ANSWERED or branch.expected:
+            await self._end_site(opened, branch, LOST)
+        elif self._clock.monotonic() >= opened.deadline and not opened.cancelled:
+            terms = Terms(opened.deadline, opened.job.late, opened.job.run_limit, opened.cancelled, opened.held)
+            standing = SiteStanding(sent=False, answered=False, dark_since=None)
+            await self._end_site(opened, branch, site_never_answered(standing, terms))
+        else:
+            branch.due = opened.look_at = 0.0
+
+    async def job_taken(self, site: str, jid: str) -> None:
+        """A site has another job under the jid of one of ours: ours will never run there."""
+        opened = self._open_jobs.get(jid)
+        branch = opened.branches.get(site) if opened is not None else None
+        if opened is not None and branch is not None and branch.state is not BranchState.CLOSED:
+            await self._end_site(opened, branch, OTHER_JOB)
 
     async def site_forgot(self, site: str) -> None:
         """A site is back with a new store: what it knew of the jobs it had answered is lost with the old one."""
@@ -98,6 +136,8 @@ class Branches:
             # One page is enough: the site works on it, and a relay may have to wait for others.
             answered=branch.state is BranchState.ANSWERED or branch.expected > 0,
             dark_since=None if site.connected else site.dark_since,
+            unheard=site.unheard and opened.recovered,
+            here_since=site.here_since,
         )
         verdict = judge_site(standing, terms, now)
         if isinstance(verdict, Verdict):
@@ -105,12 +145,15 @@ class Branches:
             return now + 3600.0
         return min(verdict, branch.due) if site.connected else verdict
 
-    async def _offer(self, opened: OpenJob, branch: Branch) -> None:
+    async def _offer(self, opened: OpenJob, branch: Branch, *, anew: bool = False) -> None:
         """Send a site what it lacks: the job until it has answered, and the cancel while it has not closed.
 
-        Offered again from time to time: a site that was busy said nothing, and a repeat does no harm.
+        Offered again from time to time: a site that was busy said nothing, and a repeat does no harm. Once it has
+        answered, it is asked for the rest in the same way.
         """
         sites = self._downlink_of("sites")
+        if branch.state is BranchState.CLOSED and not branch.said_close and anew:
+            await self._asking.ask(branch.site, opened.job.jid, anew=True)
         if sites is None or branch.state is BranchState.CLOSED or opened.held:
             return
         now = self._clock.monotonic()
@@ -122,12 +165,16 @@ class Branches:
             branch.state = BranchState.SENT
         # Asked after the commit: a cancel may have come meanwhile.
         if branch.state is BranchState.WAITING:
+            if now >= opened.deadline:
+                await self._asking.ask(branch.site, opened.job.jid, anew=anew)
             return
         if opened.cancelled:
             await sites.cancel(opened.job.jid, [branch.site])
         # After a cancel too, in this order: a site that never had the job then says that it starts nowhere.
         if branch.state is BranchState.SENT and not branch.expected and (opened.cancelled or now < opened.deadline):
             await self._hand_to_site(opened, branch)
+        else:
+            await self._asking.ask(branch.site, opened.job.jid, anew=anew)
 
     async def _hand_to_site(self, opened: OpenJob, branch: Branch) -> None:
         sites = self._downlink_of("sites")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from device_agent.clock import Clock
 from device_agent.errors import StationFailed
@@ -44,10 +45,16 @@ class Closing:
         self._bus = bus
         self._metrics = metrics
         self._clock = clock
+        self._on_news: Callable[[str], None] | None = None
+
+    def on_news(self, call: Callable[[str], None]) -> None:
+        """Call with the jid when something of a job was committed."""
+        self._on_news = call
 
     async def check(self, opened: OpenJob) -> None:
         """Close the job if it has ended; otherwise wake those who watch it."""
         opened.pulse()
+        self._tell(opened)
         if not opened.all_ended or opened.closing or self._open_jobs.get(opened.job.jid) is not opened:
             return
         opened.closing = True
@@ -72,6 +79,7 @@ class Closing:
             return
         self._open_jobs.remove(jid)
         self._spool.added()
+        self._tell(opened)
         self._metrics.add("jobs_closed")
         log.info("job closed jid=%s expected=%d counts=%s", jid, opened.expected, counts)
         event = self._bus.event(tags.job_close(jid), {"jid": jid, "fun": opened.job.fun, "counts": counts})
@@ -89,3 +97,8 @@ class Closing:
             return
         opened.manifest_final = True
         self._spool.added()
+        self._tell(opened)
+
+    def _tell(self, opened: OpenJob) -> None:
+        if self._on_news is not None:
+            self._on_news(opened.job.jid)

@@ -79,6 +79,10 @@ class OpenJob:
     made: dict[tuple[str, str], tuple[int, Sealed]] = field(default_factory=dict)
     sealing: dict[str, tuple[float, int]] = field(default_factory=dict)
     """By site, when new seals may be asked for again, and how often they were asked for in vain."""
+    master: str = ""
+    """CURVE key of the master that gave it over the uplink, as far as is known since the start."""
+    recovered: bool = False
+    """Taken up again at a start: what its sites said meanwhile, or since a backup, is not known."""
     cancelled: bool = False
     held: bool = False
     own_expected: int = 0

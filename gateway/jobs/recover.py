@@ -31,6 +31,7 @@ async def recover(open_jobs: OpenJobs, reader: Reader, clock: Clock) -> int:
             deadline=clock.monotonic() + remaining,
             cancelled=bool(cancelled),
             held=bool(held),
+            recovered=True,
         )
         await _fill(opened, reader, jid, clock.monotonic())
         open_jobs.add(opened)

@@ -15,7 +15,8 @@ RESEAL_SECONDS = 2.0
 
 RESEAL_CEILING_SECONDS = 60.0
 
-AskSeal = Callable[[str, str, str], Awaitable[None]]
+AskSeal = Callable[[str, str, str, str], Awaitable[None]]
+"""Asks for a site, a jid and a reason; the last is the key of the master that gave the job, empty when unknown."""
 
 
 class Reseal:
@@ -26,7 +27,7 @@ class Reseal:
         self._ask_above: AskSeal = _nobody_above
 
     def ask_above(self, call: AskSeal) -> None:
-        """Ask this for new seals of a job that came from above: the site, the jid and the reason."""
+        """Ask this for new seals of a job that came from above: the site, the jid, the reason and the master."""
         self._ask_above = call
 
     async def renew(self, opened: OpenJob, site: str, reason: str) -> bool:
@@ -49,9 +50,9 @@ class Reseal:
             for key in [key for key in opened.made if key[0] == site]:
                 del opened.made[key]
             return True
-        await self._ask_above(site, opened.job.jid, reason)
+        await self._ask_above(site, opened.job.jid, reason, opened.master)
         return False
 
 
-async def _nobody_above(site: str, jid: str, reason: str) -> None:
+async def _nobody_above(site: str, jid: str, reason: str, master: str) -> None:
     """A station without masters: nothing comes from above that could be sealed anew."""

@@ -89,16 +89,22 @@ def _judge_left(presence: Presence, now: float, when: str) -> Verdict | float:
 
 @dataclass(frozen=True)
 class SiteStanding:
-    """What a station knows of a site below for one job; ``dark_since`` is monotonic, None while connected."""
+    """What a station knows of a site below for one job; ``dark_since`` is monotonic, None while connected.
+
+    ``unheard``: it was not here since this station started, which may not know what became of the job meanwhile.
+    ``here_since`` is when it came, monotonic.
+    """
 
     sent: bool
     answered: bool
     dark_since: float | None
+    unheard: bool = False
+    here_since: float = -math.inf
 
 
 def judge_site(standing: SiteStanding, terms: Terms, now: float) -> Verdict | float:
     """The verdict on the devices of a site that has not closed a job: all that have no outcome get the same one."""
-    dark = standing.dark_since is not None
+    dark, came_late = standing.dark_since is not None, standing.here_since > terms.deadline
     if terms.cancelled and not standing.sent:
         return Verdict(Outcome.CANCELLED, "cancelled before it was sent to the site")
     if now < terms.deadline:
@@ -106,21 +112,30 @@ def judge_site(standing: SiteStanding, terms: Terms, now: float) -> Verdict | fl
     if terms.held and not standing.sent:
         return Verdict(Outcome.EXPIRED, NOT_RELEASED)
     if not standing.answered:
-        if not standing.sent and terms.late == "run":
-            return Verdict(Outcome.EXPIRED, "the site did not come back before the expiry")
-        if dark:
-            return Verdict(Outcome.SITE_DARK, "the site was not connected at the expiry")
-        if now >= terms.deadline + WINDOW:
-            return Verdict(Outcome.SITE_DARK, "the site is connected but did not say who would answer")
-        return terms.deadline + WINDOW
+        # After a start long past the expiry, the site is asked first: it may know how the job ended.
+        asked_by = max(terms.deadline, standing.here_since) + WINDOW
+        if standing.dark_since is not None:
+            asked_by = max(terms.deadline, standing.dark_since + WINDOW) if standing.unheard else terms.deadline
+        if now < asked_by and (dark or standing.sent or came_late or terms.late != "run"):
+            return asked_by
+        return site_never_answered(standing, terms)
     if standing.dark_since is not None:
         back_by = max(terms.deadline, standing.dark_since + WINDOW)
         if now >= back_by:
             return Verdict(Outcome.SITE_DARK, "the site took the job and is not connected since")
         return back_by
     # The site is heard, and decides for itself; this bound only holds if it never closes the job.
-    end = terms.deadline + terms.run_limit + 3 * WINDOW
+    end = max(terms.deadline + terms.run_limit + 3 * WINDOW, standing.here_since + WINDOW)
     return Verdict(Outcome.SITE_DARK, "the site did not close the job") if now >= end else end
+
+
+def site_never_answered(standing: SiteStanding, terms: Terms) -> Verdict:
+    """The verdict on a site of which nothing can be expected any more."""
+    if not standing.sent and terms.late == "run":
+        return Verdict(Outcome.EXPIRED, "the site did not come back before the expiry")
+    if standing.dark_since is not None or not standing.sent:
+        return Verdict(Outcome.SITE_DARK, "the site was not connected at the expiry")
+    return Verdict(Outcome.SITE_DARK, "the site is connected but did not say who would answer")
 
 
 def soonest(*times: float) -> float:

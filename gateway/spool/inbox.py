@@ -7,7 +7,7 @@ itself (a relay), and the site's position: all of it or nothing. Implements ``up
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 
 from device_agent.clock import Clock
 from device_agent.protocol import tags
@@ -24,7 +24,8 @@ from gateway.bus import Bus
 from gateway.devices.registry import Registry
 from gateway.devices.sites import SiteBook
 from gateway.jobs.accept import ADD_BRANCH, ADD_JOB, ADD_PAGE
-from gateway.jobs.branches import SET_BRANCH
+from gateway.jobs.asking import Asking
+from gateway.jobs.branches import SET_BRANCH, Branches
 from gateway.jobs.close import Closing
 from gateway.jobs.open_jobs import Branch, BranchState, OpenJob, OpenJobs
 from gateway.jobs.record import new_event, outcome_statement, return_event
@@ -55,7 +56,8 @@ class Inbox:
         bus: Bus,
         metrics: Metrics,
         clock: Clock,
-        on_new_store: Callable[[str], Awaitable[None]],
+        asking: Asking,
+        branches: Branches,
     ) -> None:
         self._open_jobs = open_jobs
         self._registry = registry
@@ -67,9 +69,16 @@ class Inbox:
         self._metrics = metrics
         self._clock = clock
         self._sorting = Sorting(
-            open_jobs=open_jobs, registry=registry, spool=spool, reader=reader, metrics=metrics, clock=clock
+            open_jobs=open_jobs,
+            registry=registry,
+            spool=spool,
+            reader=reader,
+            asking=asking,
+            metrics=metrics,
+            clock=clock,
         )
-        self._on_new_store = on_new_store
+        self._asking = asking
+        self._branches = branches
 
     async def position(self, site: str, epoch: str) -> tuple[dict[Stream, int], int]:
         """Where the streams of this site's spool and its registry go on; a new epoch (a new store) starts at 0."""
@@ -78,7 +87,7 @@ class Inbox:
             return dict(entry.positions), entry.revision
         if entry.epoch:
             log.warning("the site has a new store site=%s epoch=%s", site, epoch)
-            await self._on_new_store(site)
+            await self._branches.site_forgot(site)
         return {}, 0
 
     async def commit_records(self, site: str, epoch: str, records: list[DeviceRecord]) -> int:
@@ -106,9 +115,32 @@ class Inbox:
             ]
         )
         self._site_book.moved(site, epoch, {stream: sequence}, revision)
+        await self._after_commit(batch)
+        return sequence
+
+    async def commit_story(self, site: str, items: list[bytes]) -> None:
+        """Put on disk what is new in a story; the site's position in its spool stays where it is."""
+        batch = await self._sorting.sort(site, [(0, body) for body in items], story=True)
+        await self._writer.commit(self._statements(batch))
+        for jid in batch.parts:
+            self._asking.told(site, jid)
+        await self._after_commit(batch)
+
+    async def unknown_job(self, site: str, jid: str) -> None:
+        """A site says that it does not know a job it was asked for."""
+        if self._asking.not_known(site, jid) and self._open_jobs.get(jid) is None:
+            # What it said of it before will never make sense.
+            self._metrics.refused("uplink", "unknown_job", site, jid)
+        await self._branches.job_unknown(site, jid)
+
+    async def _after_commit(self, batch: SiteBatch) -> None:
         self._spool.added()
         await self._tell(batch)
-        return sequence
+        for jid in batch.others:
+            self._asking.other(batch.site, jid)
+            await self._branches.job_taken(batch.site, jid)
+        for jid in batch.asked:
+            await self._asking.ask_once(batch.site, jid)
 
     def _statements(self, batch: SiteBatch) -> list[Statement]:
         wall, monotonic = self._clock.wall(), self._clock.monotonic()

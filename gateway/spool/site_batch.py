@@ -1,10 +1,13 @@
 """What a batch of a site is sorted into: each item held against the job it is about, or refused and counted.
 
-Nothing is on disk yet, and nothing in memory has changed, when this is done: ``inbox`` commits what it returns.
+Nothing is on disk yet, and nothing in memory has changed, when this is done: ``inbox`` commits what it returns. What is
+known already, since a site may say it in its spool and in a job's story, is left out. What is about a job of which the
+spool has brought less than all is left out as well, and the job is asked for.
 """
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 
 import msgspec
@@ -24,8 +27,10 @@ from device_agent.protocol.messages import (
     decode_job,
     decode_stored,
 )
+from device_agent.protocol.outcomes import PROVISIONAL
 from device_agent.protocol.targeting import compile_target
 from gateway.devices.registry import Registry
+from gateway.jobs.asking import Asking
 from gateway.jobs.expect import digest
 from gateway.jobs.open_jobs import ABOVE, LOCAL, Branch, BranchState, OpenJob, OpenJobs
 from gateway.jobs.seal import is_told_of
@@ -33,6 +38,8 @@ from gateway.metrics import Metrics
 from gateway.spool.queue import Spool
 from gateway.spool.streams import Row
 from gateway.store.reader import Reader
+
+STORY_PAGES = 2**62
 
 
 @dataclass
@@ -49,10 +56,23 @@ class SiteBatch:
     passed_on: list[Row] = field(default_factory=list)
     refused: int = 0
     joins: list[str] = field(default_factory=list)
+    story: bool = False
+    asked: dict[str, None] = field(default_factory=dict)
+    """Jobs to ask the site for."""
+    others: dict[str, None] = field(default_factory=dict)
+    """Jids under which the site has another job than the one here."""
     known: dict[str, bool] = field(default_factory=dict)
     parts: dict[str, bool] = field(default_factory=dict)
     listed: set[tuple[str, str, str]] = field(default_factory=set)
-    recorded: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
+    recorded: dict[str, dict[tuple[str, str], str]] = field(default_factory=dict)
+
+    def known_now(self, jid: str) -> bool:
+        """Whether this batch itself brought the job."""
+        return any(opened.job.jid == jid for opened in self.jobs)
+
+
+class _AskedFor(Exception):
+    """The item is left to the story of its job."""
 
 
 class Sorting:
@@ -65,6 +85,7 @@ class Sorting:
         registry: Registry,
         spool: Spool,
         reader: Reader,
+        asking: Asking,
         metrics: Metrics,
         clock: Clock,
     ) -> None:
@@ -72,18 +93,25 @@ class Sorting:
         self._registry = registry
         self._spool = spool
         self._reader = reader
+        self._asking = asking
         self._metrics = metrics
         self._clock = clock
 
-    async def sort(self, site: str, items: list[tuple[int, bytes]]) -> SiteBatch:
-        """The items of a batch that are acceptable; the others are refused and counted here."""
-        batch = SiteBatch(site)
+    async def sort(self, site: str, items: list[tuple[int, bytes]], *, story: bool = False) -> SiteBatch:
+        """The items of a batch that are acceptable; the others are refused and counted here.
+
+        In a job's ``story`` sequences mean nothing: a manifest page has the number that its content gives it.
+        """
+        batch = SiteBatch(site, story=story)
         for sequence, body in items:
             try:
                 item = decode_item(body)
                 if item.site and item.site != site and not self._registry.bind(item.site, site):
                     raise Refused("foreign_site", f"{site} speaks for {item.site}")
                 passed_on = await self._take(batch, sequence, item, body)
+            except _AskedFor:
+                self._metrics.add("items_asked_for")
+                continue
             except Refused as refusal:
                 # It will never be acceptable: it is counted here, and the sequence goes on without it.
                 self._metrics.refused("uplink", refusal.reason, site, refusal.detail)
@@ -98,16 +126,14 @@ class Sorting:
         A relay passes its sites' words on, but says its own close and its own final page.
         """
         match item:
+            case Event() | AuditRecord() if batch.story:
+                raise Refused("not_of_a_story", type(item).__name__)
             case Event():
                 batch.events.append(item)
             case AuditRecord():
                 batch.audit.append(item)
             case JobDefinition():
-                known = await self._known_body(item, batch)
-                if known is not None:
-                    if not is_told_of(known, item.job):
-                        raise Refused("jid_taken", decode_job(item.job).jid)
-                    await self._join(decode_job(item.job).jid, batch)
+                if await self._definition_known(item, batch):
                     return []
                 opened = self._opened(batch, item)
                 batch.jobs.append(opened)
@@ -118,21 +144,40 @@ class Sorting:
                     raise Refused(
                         "manifest_mismatch", f"job {item.jid}: {item.count} announced, {len(item.ids)} listed"
                     )
+                if await self._page_known(item, batch):
+                    return []
                 if item.ids:
                     await self._need_unanswered(item.jid, batch)
-                batch.pages.append((sequence, item))
+                batch.pages.append((_page_number(item) if batch.story else sequence, item))
                 batch.listed.update((item.jid, item.site, device) for device in item.ids)
                 if item.final:
                     return self._spool.encoded([msgspec.structs.replace(item, final=False)])
             case OutcomeRecord():
                 await self._need_part(item.jid, batch)
                 await self._need_expected(item, batch)
+                if await self._record_known(item, batch):
+                    return []
                 batch.records.append(item)
             case Close():
                 await self._need_part(item.jid, batch)
+                if not batch.story and not self._is_whole(item, batch) and self._asking.may_ask(batch.site, item.jid):
+                    batch.asked[item.jid] = None
+                    raise _AskedFor
                 batch.closes.append(item)
                 return []
         return self._spool.passed_on(item, body)
+
+    async def _definition_known(self, item: JobDefinition, batch: SiteBatch) -> bool:
+        """Whether this job is known here. Raises ``Refused`` when another one has its jid."""
+        known = await self._known_body(item, batch)
+        if known is None:
+            return False
+        jid = decode_job(item.job).jid
+        if not is_told_of(known, item.job):
+            batch.others[jid] = None
+            raise Refused("jid_taken", jid)
+        await self._join(jid, batch)
+        return True
 
     async def _known_body(self, item: JobDefinition, batch: SiteBatch) -> bytes | None:
         jid = decode_job(item.job).jid
@@ -144,23 +189,70 @@ class Sorting:
 
     async def _join(self, jid: str, batch: SiteBatch) -> None:
         """A job that is known here: of one that a third station issued, each site that tells of it gets its branch."""
-        opened = self._open_jobs.get(jid)
-        if opened is not None:
-            foreign, has_part = opened.origin not in (LOCAL, ABOVE), batch.site in opened.branches
-        else:
-            rows = await self._reader.rows("SELECT origin FROM jobs WHERE jid = ?", (jid,))
-            foreign = bool(rows) and rows[0][0] not in (LOCAL, ABOVE)
-            has_part = await self._has_part(jid, batch)
-        if foreign and not has_part:
+        if await self._is_foreign(jid) and not await self._has_part(jid, batch):
             batch.joins.append(jid)
             batch.parts[jid] = True
 
+    async def _is_foreign(self, jid: str) -> bool:
+        opened = self._open_jobs.get(jid)
+        if opened is not None:
+            return opened.origin not in (LOCAL, ABOVE)
+        rows = await self._reader.rows("SELECT origin FROM jobs WHERE jid = ?", (jid,))
+        return bool(rows) and rows[0][0] not in (LOCAL, ABOVE)
+
     async def _need_part(self, jid: str, batch: SiteBatch) -> None:
-        """Refuse words about jobs that are unknown here, or in which this site has no part. Raises ``Refused``."""
+        """Refuse words about jobs that are unknown here, or in which this site has no part. Raises ``Refused``.
+
+        The definition of a job that somebody else issued may have gone to another master: then it is asked for.
+        """
+        if self._asking.is_other(batch.site, jid) or jid in batch.others:
+            raise Refused("jid_taken", jid)
         if not await self._job_known(jid, batch):
+            self._ask_instead(jid, batch)
             raise Refused("unknown_job", jid)
         if not await self._has_part(jid, batch):
+            if await self._is_foreign(jid):
+                self._ask_instead(jid, batch)
             raise Refused("no_part", f"{batch.site} was never sent job {jid}")
+
+    def _ask_instead(self, jid: str, batch: SiteBatch) -> None:
+        if not batch.story and self._asking.may_ask(batch.site, jid):
+            batch.asked[jid] = None
+            raise _AskedFor
+
+    async def _page_known(self, page: Manifest, batch: SiteBatch) -> bool:
+        """Whether a page says nothing that is not known here."""
+        opened = self._open_jobs.get(page.jid)
+        names = {(page.site, device) for device in page.ids}
+        if opened is None:
+            return not batch.known_now(page.jid) and names <= (await self._recorded(page.jid, batch)).keys()
+        branch = opened.branches.get(batch.site)
+        if branch is None or (page.final and branch.state in {BranchState.WAITING, BranchState.SENT}):
+            return False
+        return names <= branch.awaiting | branch.ended.keys()
+
+    async def _record_known(self, record: OutcomeRecord, batch: SiteBatch) -> bool:
+        """Whether the device has an outcome that this one does not take the place of."""
+        opened, key = self._open_jobs.get(record.jid), (record.site, record.id)
+        if opened is not None:
+            branch = opened.branches.get(batch.site)
+            earlier = branch.ended.get(key) if branch is not None else None
+        elif batch.known_now(record.jid):
+            return False
+        else:
+            earlier = (await self._recorded(record.jid, batch)).get(key)
+        return bool(earlier) and (earlier not in PROVISIONAL or record.outcome in PROVISIONAL)
+
+    def _is_whole(self, close: Close, batch: SiteBatch) -> bool:
+        """Whether each outcome that a close counts is here, or came in the batch before it."""
+        opened = self._open_jobs.get(close.jid)
+        if opened is None:
+            # Closed here already; or opened by this batch, which then began with the definition.
+            return True
+        branch = opened.branches.get(batch.site) or Branch(batch.site)
+        ended = branch.ended.keys() | {(each.site, each.id) for each in batch.records if each.jid == close.jid}
+        listed = {(leaf, device) for jid, leaf, device in batch.listed if jid == close.jid}
+        return len(ended) >= sum(close.counts.values()) and branch.awaiting | listed <= ended
 
     async def _has_part(self, jid: str, batch: SiteBatch) -> bool:
         if jid not in batch.parts:
@@ -203,18 +295,26 @@ class Sorting:
             branch = opened.branches.get(batch.site)
             if branch is not None and (key in branch.awaiting or key in branch.ended):
                 return
-        else:
-            if record.jid not in batch.recorded:
-                batch.recorded[record.jid] = {
-                    (leaf, device)
-                    for leaf, ids in await self._reader.rows(
-                        "SELECT site, ids FROM manifests WHERE jid = ? AND link = ?", (record.jid, batch.site)
-                    )
-                    for device in decode_stored(ids)
-                }
-            if key in batch.recorded[record.jid]:
-                return
+            if branch is None or branch.state in {BranchState.WAITING, BranchState.SENT}:
+                # Who answers has been said, to another master.
+                self._ask_instead(record.jid, batch)
+        elif key in await self._recorded(record.jid, batch):
+            return
         raise Refused("not_expected", f"job {record.jid}: {record.id} of {record.site} is in no manifest")
+
+    async def _recorded(self, jid: str, batch: SiteBatch) -> dict[tuple[str, str], str]:
+        """For whom this site answers in a job that is not open here, with the outcome; "" for none."""
+        if jid not in batch.recorded:
+            found = batch.recorded[jid] = {
+                (leaf, device): ""
+                for leaf, ids in await self._reader.rows(
+                    "SELECT site, ids FROM manifests WHERE jid = ? AND link = ?", (jid, batch.site)
+                )
+                for device in decode_stored(ids)
+            }
+            rows = await self._reader.rows("SELECT site, device, outcome FROM outcomes WHERE jid = ?", (jid,))
+            found |= {(leaf, device): outcome for leaf, device, outcome in rows if (leaf, device) in found}
+        return batch.recorded[jid]
 
     def _opened(self, batch: SiteBatch, item: JobDefinition) -> OpenJob:
         if len(self._open_jobs) + len(batch.jobs) >= 2 * limits.OPEN_JOBS:
@@ -235,3 +335,9 @@ class Sorting:
         )
         opened.branches = {batch.site: Branch(batch.site, BranchState.SENT)}
         return opened
+
+
+def _page_number(page: Manifest) -> int:
+    """Where a page of a story is kept: by what it says, so that a repeat replaces itself; above all sequences."""
+    content = hashlib.sha256(page.site.encode("ascii") + b"\n" + page.digest).digest()
+    return STORY_PAGES + int.from_bytes(content[:7], "big")

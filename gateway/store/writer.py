@@ -171,6 +171,11 @@ class Writer(Part):
             self._wake.set()
             self._idle.set()
             return
+        damage = next((error for error in written.errors if error is not None and is_damage(error)), None)
+        if damage is not None:
+            # It ends the part, and with it the process: the next one salvages.
+            self._crash, self._ended = mark(self._path, damage), True
+            self._wake.set()
         units, self._writing = self._writing, []
         self.commits += written.commits
         self._space.written()
@@ -186,7 +191,13 @@ class Writer(Part):
                 unit.done.set_result(None)
             else:
                 unit.done.set_exception(self._failed(error))
-        if not self._writing and self._waiting:
+        if self._ended:
+            self._idle.set()
+            while self._waiting:
+                unit = self._waiting.popleft()
+                if not unit.done.done():
+                    unit.done.set_exception(StoreFailed(STOPPED))
+        elif not self._writing and self._waiting:
             # After those who were told just now have had their turn.
             loop = asyncio.get_running_loop()
             self._turn = loop.call_soon(self._gather, len(self._waiting), loop.time() + GATHER_SECONDS)

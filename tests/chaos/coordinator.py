@@ -140,14 +140,21 @@ class Coordinator:
     def _events(self, evidence: Evidence) -> list[Finding]:
         found: list[Finding] = []
         union = {each for book in evidence.masters.values() for each in book.events}
-        missing = [each for each, fate in self.events.items() if fate == "accepted" and each not in union]
-        dropped = sum(evidence.drops.get("events", {}).values())
-        if len(missing) > dropped:
-            here = sum(each in set(evidence.site.events) for each in missing)
+        on_site = set(evidence.site.events)
+        for name in ("events", "telemetry"):
+            missing = [
+                each
+                for each, fate in self.events.items()
+                if fate == "accepted" and each not in union and class_of(each) == name
+            ]
+            dropped = sum(evidence.drops.get(name, {}).values())
+            if len(missing) <= dropped:
+                continue
+            here = sum(each in on_site for each in missing)
             found.append(
                 Finding(
                     "events_lost",
-                    f"{len(missing)} accepted events are at no master (the site has {here} of them on disk), and the"
+                    f"{len(missing)} accepted {name} are at no master (the site has {here} of them on disk), and the"
                     f" ledger names {dropped} drops",
                     missing,
                 )
@@ -250,6 +257,11 @@ def _figures(evidence: Evidence) -> list[Finding]:
     if short:
         found.append(Finding("received", "masters received less than the site delivered", short))
     return found
+
+
+def class_of(event: str) -> str:
+    """The class an event counts for, by the lane in its id."""
+    return "telemetry" if event.partition("-")[0].endswith("t") else "events"
 
 
 def _out_of_order(ids: Sequence[str]) -> list[str]:

@@ -33,7 +33,7 @@ def book(path: Path) -> Book:
     """What one station has."""
     events = [
         decode_stored(data)["id"]
-        for (data,) in rows(path, "SELECT data FROM events WHERE tag LIKE 'chaos/%' ORDER BY id")
+        for (data,) in rows(path, "SELECT data FROM events WHERE tag LIKE '%chaos/%' ORDER BY id")
     ]
     outcomes: dict[str, dict[str, str]] = defaultdict(dict)
     executions: dict[str, dict[str, int]] = defaultdict(dict)

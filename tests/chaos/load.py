@@ -23,6 +23,9 @@ from tests.chaos.plant import MASTERS, SITE
 ANSWER_SECONDS = 20.0
 EVENT_PAUSE_SECONDS = 0.4
 JOB_PAUSE_SECONDS = 2.5
+LANES = (("e", ""), ("e", ""), ("e", ""), ("u", "alarm/"), ("t", "telemetry/"))
+"""What an event is to the spool, in its id and in its tag: history, urgent, telemetry."""
+
 BATCHES = (1, 1, 2, 5, 20)
 RUN_SECONDS = 15.0
 SHORTEST_EXPIRY, LONGEST_EXPIRY = 10.0, 45.0
@@ -69,7 +72,7 @@ class Load:
     def begin(self) -> None:
         """From now on."""
         for number in range(2):
-            self._thread(self._fire, f"events-{number}", f"e{number}")
+            self._thread(self._fire, f"events-{number}", str(number))
         self._thread(self._order, "jobs", "j")
 
     def end(self) -> None:
@@ -87,10 +90,12 @@ class Load:
     def _fire(self, prefix: str, chance: random.Random) -> None:
         number = 0
         while not self._stop.wait(chance.uniform(0.2, 1.8) * EVENT_PAUSE_SECONDS):
-            ids = [f"{prefix}-{number + each:07d}" for each in range(chance.choice(BATCHES))]
+            lane, before = chance.choice(LANES)
+            ids = [f"{prefix}{lane}-{number + each:07d}" for each in range(chance.choice(BATCHES))]
             number += len(ids)
             events = [
-                {"tag": f"chaos/{prefix}", "data": {"id": each, "text": "x" * chance.randrange(200)}} for each in ids
+                {"tag": f"{before}chaos/{prefix}", "data": {"id": each, "text": "x" * chance.randrange(200)}}
+                for each in ids
             ]
             answered = ask(self._socket_of(SITE), "/events", {"events": events})
             self._coordinator.fired(ids, answered.fate)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import cycle
+from itertools import chain, cycle, islice
 from typing import Literal
 
 Kind = Literal["kill", "cut", "slow", "fill"]
@@ -21,6 +21,9 @@ CALM = 0.12
 
 LONGEST = 0.2
 """Longest fault, as a part of the run."""
+
+DRAWS = 500
+"""Cards that are looked at before it is clear that nothing fits."""
 
 BETWEEN_SECONDS = 1.5
 """Between two faults of the same thing."""
@@ -94,23 +97,25 @@ def draw(seed: int, count: int, seconds: float, swarms: int = 1) -> list[Fault]:
     deck = _deck(chance, sorts(swarms))
     slot = (end - begin) / count
     plan: list[Fault] = []
+    late: list[Sort] = []
     turns: dict[tuple[str, ...], Iterator[str]] = {}
     for number in range(count):
         at = begin + (number + 0.8 * chance.random()) * slot
-        drawn: list[Fault] = []
-        while not drawn:
-            sort = next(deck)
+        # What was in the way of another fault comes as soon as it is not.
+        for sort in chain(late[:], islice(deck, DRAWS)):
             longest = max(sort.shortest, min(sort.longest, seconds * LONGEST))
-            fault = Fault(
-                round(at, 2),
-                round(min(chance.uniform(sort.shortest, longest), end - at), 2),
-                sort.kind,
-                sort.subject,
-                next(turns.setdefault(sort.ways, _in_turn(chance, sort.ways))),
-            )
+            lasts = min(chance.uniform(sort.shortest, longest), end - at)
+            way = next(turns.setdefault(sort.ways, _in_turn(chance, sort.ways)))
+            fault = Fault(round(at, 2), round(lasts, 2), sort.kind, sort.subject, way)
             if not _clashes(fault, plan):
-                drawn.append(fault)
-        plan += drawn
+                plan.append(fault)
+                if sort in late:
+                    late.remove(sort)
+                break
+            if sort not in late:
+                late.append(sort)
+        else:
+            raise ValueError(f"{count} faults do not fit into {seconds:g} seconds; {number} do")
     return sorted(plan, key=lambda fault: fault.start)
 
 

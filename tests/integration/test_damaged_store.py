@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from device_agent.clock import Clock
+from gateway.spool.ledger import recount
 from gateway.store import opening
 from gateway.store.damage import ROW, Damage, decode, is_damage, mark_path
 from gateway.store.opening import belongings, open_store, set_aside
@@ -35,7 +36,13 @@ def store(tmp_path: Path) -> Path:
     path = tmp_path / "station.sqlite"
     open_store(path, Clock())
     with closing(sqlite3.connect(path)) as file, file:
-        file.executemany("INSERT INTO spool (kind, body) VALUES ('event', ?)", ((b"x" * 80,) for _ in range(ROWS)))
+        file.executemany("INSERT INTO spool_events (body) VALUES (?)", ((b"x" * 80,) for _ in range(ROWS)))
+        # As many were delivered, or gave way, before.
+        file.execute(
+            "UPDATE ledger SET accepted = ?, delivered = 7, pending_bytes = ? WHERE class = 'events'",
+            (ROWS + 10, 80 * ROWS),
+        )
+        file.execute("INSERT INTO drops VALUES ('events', 'budget', 3)")
         file.executemany(
             "INSERT INTO manifests VALUES (?, '', 0, 'lisbon', ?, 1)",
             ((f"2026{n:016d}", b"z" * 80) for n in range(ROWS)),
@@ -67,7 +74,7 @@ def found(path: Path) -> Damage:
     damage = decode(look(path, "SELECT value FROM station WHERE key = ?", ROW)[0][0])
     assert damage is not None
     assert Path(damage.aside).exists()
-    for table in ("spool", "manifests", "outcomes"):
+    for table in ("spool_events", "manifests", "outcomes"):
         assert damage.tables[table].rows == look(path, f"SELECT count(*) FROM {table}")[0][0]
     return damage
 
@@ -83,21 +90,42 @@ def test_without_its_header_everything_is_found(garbage: bytes, store: Path) -> 
     assert open_store(store, Clock()) == before
     damage = found(store)
     assert damage.incomplete == []
-    assert {damage.tables[table].rows for table in ("spool", "manifests", "outcomes")} == {ROWS}
+    assert {damage.tables[table].rows for table in ("spool_events", "manifests", "outcomes")} == {ROWS}
 
 
 def test_a_page_in_the_middle_costs_its_rows_alone(store: Path) -> None:
     before = epoch(store)
-    overwrite(store, page_of(store, "spool", b"x" * 80) * PAGE, random.Random(4).randbytes(PAGE))
+    overwrite(store, page_of(store, "spool_events", b"x" * 80) * PAGE, random.Random(4).randbytes(PAGE))
     assert open_store(store, Clock()) == before
     damage = found(store)
-    assert damage.incomplete == ["spool"]
-    assert ROWS - 60 < damage.tables["spool"].rows < ROWS
+    assert damage.incomplete == ["spool_events"]
+    assert ROWS - 60 < damage.tables["spool_events"].rows < ROWS
     assert damage.tables["outcomes"].rows == damage.tables["manifests"].rows == ROWS
     # No number is given out again.
     with closing(sqlite3.connect(store)) as file, file:
-        file.execute("INSERT INTO spool (kind, body) VALUES ('event', x'')")
-        assert file.execute("SELECT max(sequence) FROM spool").fetchone()[0] > ROWS
+        file.execute("INSERT INTO spool_events (body) VALUES (x'')")
+        assert file.execute("SELECT max(sequence) FROM spool_events").fetchone()[0] > ROWS
+
+
+async def test_what_is_missing_on_the_way_up_is_a_named_drop_and_the_ledger_adds_up(store: Path) -> None:
+    for _ in range(3):
+        overwrite(store, page_of(store, "spool_events", b"x" * 80) * PAGE, random.Random(4).randbytes(PAGE))
+    open_store(store, Clock())
+    missing = found(store).missing["events"]
+    assert missing == ROWS - found(store).tables["spool_events"].rows > 0
+    assert dict(look(store, "SELECT reason, count FROM drops")) == {"budget": 3, "damage": missing}
+    assert all(each.equal for each in await recount(store))
+
+
+def test_rows_that_the_ledger_does_not_know_are_counted_as_accepted(store: Path) -> None:
+    with closing(sqlite3.connect(store)) as file, file:
+        file.execute("DELETE FROM ledger")
+        file.execute("DELETE FROM drops")
+    mark_path(store).write_text("a test says so")
+    open_store(store, Clock())
+    assert look(store, "SELECT accepted, delivered, pending_bytes FROM ledger WHERE class = 'events'") == [
+        (ROWS, 0, ROWS * 80)
+    ]
 
 
 def test_a_page_of_a_table_without_numbers_costs_its_rows_alone(store: Path) -> None:
@@ -112,7 +140,7 @@ def test_half_of_the_file_is_gone(store: Path) -> None:
     os.truncate(store, store.stat().st_size // 2 + 100)
     open_store(store, Clock())
     damage = found(store)
-    assert damage.tables["spool"].rows > 0
+    assert damage.tables["spool_events"].rows > 0
     assert damage.incomplete
 
 
@@ -181,7 +209,7 @@ def test_a_salvage_that_was_cut_short_is_done_again(store: Path, monkeypatch: py
             with pytest.raises(Cut):
                 open_store(store, Clock())
     open_store(store, Clock())
-    assert found(store).tables["spool"].rows == ROWS
+    assert found(store).tables["spool_events"].rows == ROWS
     assert len(set_aside(store)) == 1
     assert not list(store.parent.glob("*.salvage*"))
     open_store(store, Clock())

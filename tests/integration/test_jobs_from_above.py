@@ -136,7 +136,8 @@ async def test_seals_are_asked_for_ever_more_rarely_while_nobody_answers(
     assert opened is not None
     asked: list[float] = []
 
-    async def ask(site: str, jid: str, reason: str) -> None:
+    async def ask(site: str, jid: str, reason: str, master: str) -> None:
+        assert master == "central"
         asked.append(clock.monotonic() - 1000.0)
 
     rooms.reseal.ask_above(ask)

@@ -142,11 +142,12 @@ async def test_a_master_that_was_dropped_may_nothing_and_what_it_certified_is_ce
 ) -> None:
     async with (
         MasterStation(tmp_path / "a", "central", clock) as first,
-        MasterStation(tmp_path / "b", "backup", clock) as second,
         GatewayStation(tmp_path / "g", "lisbon", clock) as gateway,
     ):
-        holders = Holders(tmp_path / "fleet", clock, first, second)
-        await holders.publish(first, second)
+        # The second one is away while the site joins, and does not hear of it.
+        async with MasterStation(tmp_path / "b", "backup", clock) as second:
+            holders = Holders(tmp_path / "fleet", clock, first, second)
+            await holders.publish(first, second)
         await joined(first, gateway)
         holders.drop("central")
         # The dropped one hears of it too, and tells its sites.
@@ -155,14 +156,34 @@ async def test_a_master_that_was_dropped_may_nothing_and_what_it_certified_is_ce
         assert not first.authority.may("job")
         await until(lambda: gateway.authority.anchor.root == holders.ceremony.current(), what="the news")
         assert not gateway.authority.may("job")
-        with pytest.raises(Refused, match="rollback"):
-            await second.authority.install(root_lists=holders.ceremony.chain()[:2])
-        await holders.publish(second)
-        gateway.uplink.replace_masters([MasterAddress(second.address, second.curve.public)])
-        # Its certificate counts no more, so here it must be accepted again.
-        await until(lambda: second.states() == {"lisbon": "pending"}, what="the knock")
-        await second.keys.accept("lisbon", None)
-        await until(lambda: gateway.authority.may("job"), what="the new certificate")
+        async with MasterStation(tmp_path / "b", "backup", clock, second.port) as back:
+            with pytest.raises(Refused, match="rollback"):
+                await back.authority.install(root_lists=holders.ceremony.chain()[:2])
+            await holders.publish(back)
+            gateway.uplink.replace_masters([MasterAddress(back.address, back.curve.public)])
+            # Its certificate counts no more, so here it must be accepted again.
+            await until(lambda: back.states() == {"lisbon": "pending"}, seconds=30, what="the knock")
+            await back.keys.accept("lisbon", None)
+            await until(lambda: gateway.authority.may("job"), what="the new certificate")
+
+
+async def test_a_master_that_stood_by_certifies_anew_what_a_dropped_one_certified(
+    tmp_path: Path, clock: HandClock
+) -> None:
+    async with (
+        MasterStation(tmp_path / "a", "central", clock) as first,
+        MasterStation(tmp_path / "b", "backup", clock) as second,
+        GatewayStation(tmp_path / "g", "lisbon", clock) as gateway,
+    ):
+        holders = Holders(tmp_path / "fleet", clock, first, second)
+        await holders.publish(first, second)
+        await joined(first, gateway)
+        # It let the site in by the certificate while that still counted, over the link that stands by.
+        await until(lambda: second.states() == {"lisbon": "accepted"}, what="the second link")
+        holders.drop("central")
+        await holders.publish(first, second)
+        await until(lambda: _issuer(gateway) == second.authority.signing.kid, seconds=30, what="its certificate")
+        assert gateway.authority.may("job")
 
 
 async def test_a_bundle_brings_a_site_into_the_fleet_that_has_never_seen_a_master(

@@ -43,6 +43,8 @@ class Above(Counted):
         self.records: dict[str, list[DeviceRecord]] = defaultdict(list)
         self.positions: dict[tuple[str, str], dict[Stream, int]] = defaultdict(dict)
         self.revisions: Counter[tuple[str, str]] = Counter()
+        self.stories: dict[str, list[bytes]] = defaultdict(list)
+        self.unknown: list[tuple[str, str]] = []
         self.up: list[str] = []
         self.down: list[tuple[str, str]] = []
         self.roles: dict[str, bool] = {}
@@ -82,6 +84,14 @@ class Above(Counted):
         self.records[site] += records
         self.revisions[site, epoch] = records[-1].revision
         return records[-1].revision
+
+    async def commit_story(self, site: str, items: list[bytes]) -> None:
+        await self._write()
+        self.stories[site] += items
+
+    async def unknown_job(self, site: str, jid: str) -> None:
+        await self._write()
+        self.unknown.append((site, jid))
 
     async def site_up(self, site: str, release: str, address: str) -> None:
         self.up.append(site)

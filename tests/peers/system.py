@@ -34,7 +34,7 @@ from tests.peers.processes import processes
 SECONDS = 60.0
 """How long a test waits for anything; it says nothing about how long it takes."""
 
-ECHO_SECONDS = 0.3
+QUICK = {"uplink": {"echo_seconds": 0.3}, "random_reauth_delay": 0.5}
 ROOT = Path(__file__).resolve().parents[2]
 
 Fields = dict[str, Any]
@@ -120,7 +120,7 @@ class System(Rehearsal):
         self.ports[name] = broker["port"]
         given = {
             "masters": [self.address(station) for station in above],
-            "uplink": {"echo_seconds": ECHO_SECONDS},
+            **QUICK,
             "broker": broker,
             **settings,
         }

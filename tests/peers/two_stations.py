@@ -33,7 +33,7 @@ from tests.peers.ports import Above, Below
 from tests.peers.waiting import until
 from upstream.curve import key_bytes, load_or_make
 from upstream.sites import Sites
-from upstream.uplink import MasterAddress, Uplink
+from upstream.uplink import MasterAddress, Uplink, masters_above
 
 ECHO_SECONDS = 0.2
 
@@ -216,7 +216,7 @@ class GatewayStation(_WithSites):
     def masters(self) -> list[MasterAddress]:
         """Those of the settings, of the join and of the root list, in this order."""
         found = [MasterAddress(master.address, master.key) for master in self.authority.masters()]
-        return list(dict.fromkeys([*self._settings, *found]))
+        return masters_above(self._settings, found)
 
     async def _masters_changed(self) -> None:
         self.uplink.replace_masters(self.masters())

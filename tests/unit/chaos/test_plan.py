@@ -27,6 +27,11 @@ def test_every_fault_is_drawn_and_ends_in_time(count: int, seconds: float) -> No
         assert all(fault.seconds > 0 for fault in plan)
 
 
+def test_more_faults_than_fit_are_an_error() -> None:
+    with pytest.raises(ValueError, match="do not fit into 10 seconds"):
+        draw(1, 400, 10, 4)
+
+
 def test_a_long_run_sees_every_sort() -> None:
     for seed in SEEDS:
         plan = draw(seed, 40, 900, 4)

@@ -15,7 +15,10 @@ async def test_a_station_without_masters_has_nothing_to_say(facts: Told) -> None
 
 
 async def test_a_connected_uplink_is_ok_and_says_what_is_still_to_send(facts: Told) -> None:
-    facts.station |= {"uplink": {"state": "connected", "last_error": "", "master": MASTER}, "spool_pending": 42}
+    facts.station |= {
+        "uplink": {"state": "connected", "last_error": "", "master": MASTER, "links": []},
+        "spool_pending": 42,
+    }
     (finding,) = await check(facts)
     assert (finding.severity, finding.finding) == ("ok", f"connected to {MASTER}, 42 items to send")
 
@@ -32,13 +35,13 @@ async def test_a_connected_uplink_is_ok_and_says_what_is_still_to_send(facts: To
 async def test_a_key_that_is_not_accepted_yet_is_told_with_the_command(
     state: str, last_error: str, facts: Told
 ) -> None:
-    facts.station["uplink"] = {"state": state, "last_error": last_error, "master": MASTER}
+    facts.station["uplink"] = {"state": state, "last_error": last_error, "master": MASTER, "links": []}
     (finding,) = await check(facts)
     assert (finding.severity, finding.fix) == ("warning", "on the master: outstation keys accept lisbon")
 
 
 async def test_a_master_that_does_not_answer_is_a_warning_with_its_reason(facts: Told) -> None:
-    facts.station["uplink"] = {"state": "waiting", "last_error": "no answer in 5 s", "master": MASTER}
+    facts.station["uplink"] = {"state": "waiting", "last_error": "no answer in 5 s", "master": MASTER, "links": []}
     (finding,) = await check(facts)
     assert finding.severity == "warning"
     assert "no answer in 5 s" in finding.finding
@@ -46,6 +49,25 @@ async def test_a_master_that_does_not_answer_is_a_warning_with_its_reason(facts:
 
 
 async def test_before_the_first_answer_there_is_no_reason_yet(facts: Told) -> None:
-    facts.station["uplink"] = {"state": "connecting", "last_error": "", "master": MASTER}
+    facts.station["uplink"] = {"state": "connecting", "last_error": "", "master": MASTER, "links": []}
     (finding,) = await check(facts)
     assert "no answer yet" in finding.finding
+
+
+async def test_masters_that_stand_by_are_named_and_each_that_is_away_is_a_warning(facts: Told) -> None:
+    facts.station["uplink"] = {
+        "state": "connected",
+        "last_error": "",
+        "master": MASTER,
+        "links": [
+            {"address": MASTER, "state": "connected", "last_error": ""},
+            {"address": "tcp://192.0.2.2:4510", "state": "connected", "last_error": ""},
+            {"address": "tcp://192.0.2.3:4510", "state": "waiting", "last_error": "no answer in 5 s"},
+            {"address": "tcp://192.0.2.4:4510", "state": "pending", "last_error": "accept it on backup"},
+        ],
+    }
+    connected, away, pending = await check(facts)
+    assert connected.severity == "ok"
+    assert connected.finding.endswith("standing by: tcp://192.0.2.2:4510")
+    assert (away.severity, away.finding) == ("warning", "waiting: no answer in 5 s (tcp://192.0.2.3:4510)")
+    assert pending.fix == "on the master: outstation keys accept lisbon"

@@ -10,6 +10,7 @@ from tests.unit.gateway.cli.conftest import Shell
 LISBON: Fields = {
     "site": "lisbon",
     "connected": True,
+    "role": "active",
     "since": ISSUED,
     "last_seen": ISSUED + 60,
     "devices": 1003,
@@ -19,15 +20,23 @@ LISBON: Fields = {
     "address": "192.0.2.7",
     "confirmed": {"returns": 12345, "events": 7},
 }
-PORTO: Fields = {**LISBON, "site": "porto", "connected": False, "last_seen": None, "devices": None, "version": None}
+PORTO: Fields = {
+    **LISBON,
+    "site": "porto",
+    "connected": False,
+    "role": "",
+    "last_seen": None,
+    "devices": None,
+    "version": None,
+}
 
 
 def test_sites_are_a_table(api: ApiDouble, shell: Shell) -> None:
     api.sites = [LISBON, PORTO]
     assert shell.run("sites", "list").out.splitlines() == [
-        "SITE    STATE      SINCE                 LAST SEEN             DEVICES  PRESENT  VERSION",
-        "lisbon  connected  2026-11-21T03:15:00Z  2026-11-21T03:16:00Z    1,003    1,002  0.1.0",
-        "porto   dark       2026-11-21T03:15:00Z  never                       -    1,002  -",
+        "SITE    STATE      ROLE    SINCE                 LAST SEEN             DEVICES  PRESENT  VERSION",
+        "lisbon  connected  active  2026-11-21T03:15:00Z  2026-11-21T03:16:00Z    1,003    1,002  0.1.0",
+        "porto   dark       -       2026-11-21T03:15:00Z  never                       -    1,002  -",
     ]
 
 
@@ -42,6 +51,7 @@ def test_a_site_is_shown(api: ApiDouble, shell: Shell) -> None:
     assert shell.here("sites", "show", "lisbon").out.splitlines() == [
         "site:        lisbon",
         "state:       connected",
+        "role:        active",
         "since:       2026-11-21T03:15:00Z",
         "last seen:   2026-11-21T03:16:00Z",
         "devices:     1,003, 1,002 present",
