@@ -59,6 +59,7 @@ from gateway.jobs.stories import Stories
 from gateway.jobs.story_pages import StoryPages
 from gateway.jobs.views import JobViews
 from gateway.metrics import Metrics
+from gateway.spool.drill import Cutting, Drill
 from gateway.spool.inbox import Inbox
 from gateway.spool.queue import spool_of
 from gateway.spool.received import SiteLedgers
@@ -75,6 +76,9 @@ CHECKS = [disk.check, store.check, broker.check, trust.check, uplink.check, keys
 
 class Rooms:
     """What every station has, whatever its links: built here, in the order in which each needs the ones before it."""
+
+    cutting: Cutting | None = None
+    """The uplink, once it is open."""
 
     def __init__(self, role: Role, settings: StationSettings, state_dir: Path, clock: Clock) -> None:
         name, path = settings.name, state_dir / "station.sqlite"
@@ -332,7 +336,11 @@ class Rooms:
             *OperatorsApi(holder=self.policies, tokens=self.tokens, audit=self.audit).operations(),
             *EventsApi(bus=self.bus, stopping=stopping).operations(),
             *FireApi(bus=self.bus, permission=self.permission, audit=self.audit).operations(),
-            *SpoolApi(self.spool, SiteLedgers(self.reader)).operations(),
+            *SpoolApi(
+                self.spool,
+                SiteLedgers(self.reader),
+                Drill(lambda: self.cutting, self.bus),
+            ).operations(),
         ]
 
 

@@ -184,7 +184,7 @@ class Station:
         rooms.facts.sites_address = sites.address
 
     async def _open_uplink(self, stack: contextlib.AsyncExitStack, rooms: Rooms) -> None:
-        self._uplink = rooms.facts.uplink = Uplink(
+        self._uplink = rooms.facts.uplink = rooms.cutting = Uplink(
             site=self._settings.name,
             keys=rooms.keys,
             masters=rooms.masters(),

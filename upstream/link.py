@@ -82,6 +82,12 @@ class Link:
         """Connect, and connect again, until it is left."""
         waits = Backoff(FIRST_WAIT_SECONDS, ROUND_CEILING_SECONDS)
         while not self._left.is_set():
+            if not self._ends.cut.whole.is_set():
+                self.next_attempt = self._ends.cut.until
+                self._set_state("cut")
+                await self._ends.cut.whole.wait()
+                self.next_attempt = None
+                continue
             self.address = self.addresses[self._place % len(self.addresses)]
             self._welcomed_at = None
             # Each session is a task of its own. Until CPython 3.11.4 a task whose TaskGroup failed while it was being

@@ -9,6 +9,7 @@ from typing import Any
 
 from device_agent.clock import Clock
 from upstream.curve import CurveKeys
+from upstream.cutting import Cut
 from upstream.link_budget import LinkBudget
 from upstream.ports import JobIntake, Outgoing, Refusals, Roll, StoryTeller, TrustAbove
 
@@ -29,6 +30,7 @@ class Ends:
     trust: TrustAbove | None
     stories: StoryTeller | None
     budget: LinkBudget
+    cut: Cut
     echo_every: float
     silence_limit: float
     random_reauth_delay: float

@@ -93,6 +93,9 @@ class StoryTeller(Protocol):
     def taken(self, master: str) -> None:
         """The master has dealt with one frame of a story."""
 
+    def role_changed(self, master: str) -> None:
+        """The spool goes to this master from now on, or does no more."""
+
 
 class Inbox(Protocol):
     """Where a master keeps what its sites send."""

@@ -19,6 +19,7 @@ from device_agent.clock import Clock
 from device_agent.parts import Part
 from upstream import failover, frames
 from upstream.curve import CurveKeys
+from upstream.cutting import Cut
 from upstream.link import Link
 from upstream.link_budget import LinkBudget
 from upstream.link_terms import Ends
@@ -26,7 +27,7 @@ from upstream.ports import JobIntake, Outgoing, Refusals, Roll, StoryTeller, Tru
 
 log = logging.getLogger(__name__)
 
-BEST_STATES = ("connected", "pending", "connecting", "disconnected", "waiting")
+BEST_STATES = ("connected", "pending", "connecting", "disconnected", "waiting", "cut")
 """Which link speaks for the uplink while none is active: the one that has come farthest."""
 
 SHORTEST_LOOK_SECONDS = 0.01
@@ -97,6 +98,7 @@ class Uplink(Part):
             trust=trust,
             stories=stories,
             budget=LinkBudget(rules.max_bytes_per_second, clock),
+            cut=Cut(clock),
             echo_every=failover.echo_every(echo_seconds, limit),
             silence_limit=limit,
             random_reauth_delay=rules.random_reauth_delay,
@@ -161,6 +163,25 @@ class Uplink(Part):
         link = given if given is not None and given.up else self._active()
         if link is not None:
             link.reseal(frames.Reseal(jid=jid, site=site, reason=reason))
+
+    @property
+    def cut_until(self) -> float | None:
+        """Until when it is cut on purpose, in wall seconds; None when it is not."""
+        return self._ends.cut.until
+
+    def cut(self, seconds: float) -> None:
+        """Lose every link without a word, as when a cable is cut, and connect to nobody for so long."""
+        self.spawn(self._mend_after(self._ends.cut.begin(seconds), seconds), "mend")
+        for link in self._live():
+            link.hang_up("the uplink is cut on purpose")
+
+    def mend(self) -> None:
+        """Connect again before its time."""
+        self._ends.cut.end()
+
+    async def _mend_after(self, turn: int, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        self._ends.cut.end(turn)
 
     def status(self) -> dict[str, Any]:
         """Where the active link stands, or the best one, with the truth about the next attempt; and all links."""

@@ -74,6 +74,13 @@ class Branches:
                 branch.tries = 0
                 await self._offer(opened, branch, anew=True)
 
+    async def site_role(self, site: str, *, active: bool) -> None:
+        """A site says whether its spool comes here: what it does not bring any more is asked for."""
+        for opened in self._open_jobs:
+            branch = opened.branches.get(site)
+            if not active and branch is not None and branch.state in {BranchState.SENT, BranchState.ANSWERED}:
+                await self._asking.ask(site, opened.job.jid, anew=False)
+
     async def job_unknown(self, site: str, jid: str) -> None:
         """A site does not know a job: one that it took is lost there, one that it never had is offered again."""
         opened = self._open_jobs.get(jid)

@@ -30,7 +30,7 @@ GATHER_SECONDS = 0.05
 """What is committed within this time goes up together."""
 
 LOOK_SECONDS = 5.0
-"""A link that has stopped being the active one is told on after this time, should nothing be committed before."""
+"""How long a link is not looked at when nothing has changed."""
 
 
 @dataclass(slots=True, eq=False)
@@ -51,6 +51,7 @@ class _Link:
     """One connection to one master."""
 
     active: Callable[[], bool] = _inactive
+    was_active: bool = False
     tellings: dict[str, _Telling] = field(default_factory=dict)
     in_flight: int = 0
     wake: asyncio.Event = field(default_factory=asyncio.Event)
@@ -105,6 +106,12 @@ class Stories:
                 telling.news = True
                 link.wake.set()
 
+    def role_changed(self, master: str) -> None:
+        """The spool goes to this master from now on, or does no more."""
+        link = self._links.get(master)
+        if link is not None:
+            link.wake.set()
+
     async def tell(self, master: str, active: Callable[[], bool], send: SendStory) -> None:
         """Tell this master over one connection, until cancelled. ``active``: whether it is sent the spool now."""
         link = self._links.setdefault(master, _Link())
@@ -126,7 +133,12 @@ class Stories:
 
     async def _round(self, link: _Link, send: SendStory) -> bool:
         """A page of each job that has something to tell; whether there is more for which there is room."""
-        more = False
+        more, active = False, link.active()
+        if active and not link.was_active:
+            # What was committed in the last moment may have gone to the one that was active before.
+            for telling in link.tellings.values():
+                telling.due = True
+        link.was_active = active
         for jid, telling in list(link.tellings.items()):
             if link.in_flight >= STORIES_IN_FLIGHT:
                 return False

@@ -53,6 +53,7 @@ from tests.fuzz.files import SEEDS, seeds
 from tests.fuzz.world import CAMERA, DID, FLEET, JID, NOW
 from tests.peers.fleet import SITE
 from upstream import frames
+from upstream.story_frames import AskJob, Story, StoryTaken, UnknownJob
 
 GATEWAY: SigningKey = FLEET.site.key
 ORDER = Order(fun="state.apply", arg=["site/base", 1, None, 2.5, b"\1"], kwarg={"test": True}, user="ana", why="audit")
@@ -290,6 +291,8 @@ def of_uplink(real: Made) -> Made:
         frames.DeviceRecords(EPOCH_OF_STORE, [record]),
         tells,
         frames.Reseal(jid=JID, site=SITE, reason="stale_epoch"),
+        Story(JID, [b"item"], final=True),
+        UnknownJob(JID),
         frames.Echo(3),
         frames.Bye(),
     ]
@@ -303,6 +306,8 @@ def of_uplink(real: Made) -> Made:
         frames.SiteTrust(root_lists=[b"1", b"2"], certificate=b"c", revocations=[b"r"], leaves=[("porto", b"c")]),
         frames.SiteJob(b"job", 299.5, [Sealed(SITE, "", b"sealed")]),
         Cancel(JID),
+        AskJob(JID, anew=True),
+        StoryTaken(JID),
     ]
     made = {"group_keys": frames.encode(keys)}
     others: dict[str, str] = {}

@@ -89,7 +89,8 @@ def test_a_job_that_had_not_reached_the_site_in_the_copy_is_not_run_again(site: 
 
 
 def test_a_job_that_still_runs_when_the_copy_is_put_back_ends_once(site: System) -> None:
-    busy = site.occupy("lisbon", ODD, DEVICES // 2, 12, tgt_type="pcre")
+    busy = site.occupy("lisbon", "cam-.*[02468]$", DEVICES // 2, 7, tgt_type="pcre")
+    busy += site.occupy("lisbon", ODD, DEVICES // 2, 14, tgt_type="pcre")
     jid = site.issue("central", "*", "test.ping", expires_seconds=600)
     site.until(lambda: site.job("central", jid).expected == DEVICES, "the master knows who will answer")
     kept = copy_of_the_master(site)

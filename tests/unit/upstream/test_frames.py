@@ -15,6 +15,7 @@ from device_agent.protocol.links import Parcel, Sealed
 from device_agent.protocol.messages import Cancel, encode_value
 from upstream import frames
 from upstream.frames import FromMaster, FromSite, decode_from_master, decode_from_site, encode
+from upstream.story_frames import AskJob, Story, StoryTaken, UnknownJob
 
 EPOCH = "0123456789abcdef"
 JID = "20261121031500000000"
@@ -53,6 +54,8 @@ FROM_SITE: list[FromSite] = [
         ]
     ),
     frames.Reseal(jid=JID, site="lisbon", reason="stale_epoch"),
+    Story(JID, [b"item", b""], final=True),
+    UnknownJob(JID),
     frames.Echo(3),
     frames.Bye(),
 ]
@@ -66,6 +69,8 @@ FROM_MASTER: list[FromMaster] = [
     frames.SiteTrust(root_lists=[b"1", b"2"], certificate=b"c", revocations=[b"r"], leaves=[("porto", b"c")]),
     frames.SiteJob(b"job", 299.5, [Sealed("lisbon", "", b"sealed")]),
     Cancel(JID),
+    AskJob(JID, anew=True),
+    StoryTaken(JID),
 ]
 
 

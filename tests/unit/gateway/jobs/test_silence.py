@@ -103,9 +103,11 @@ def test_a_silent_device_is_judged_by_its_state_its_presence_and_the_terms(
     assert (found.outcome if isinstance(found, Verdict) else found) == judged
 
 
-def site(*, sent: bool = True, answered: bool = False, dark: float | None = None) -> SiteStanding:
+def site(
+    *, sent: bool = True, answered: bool = False, dark: float | None = None, unheard: bool = False, here: float = 0.0
+) -> SiteStanding:
     """How a site stands with a job; ``dark`` is since when."""
-    return SiteStanding(sent=sent, answered=answered, dark_since=dark)
+    return SiteStanding(sent=sent, answered=answered, dark_since=dark, unheard=unheard, here_since=here)
 
 
 END_SITE = DEADLINE + LIMIT + 3 * WINDOW
@@ -137,6 +139,16 @@ END_SITE = DEADLINE + LIMIT + 3 * WINDOW
         (site(sent=False), HELD, DEADLINE, Outcome.EXPIRED),
         (site(sent=False, dark=0), HELD, DEADLINE, Outcome.EXPIRED),
         (site(sent=False), terms(held=True, cancelled=True), 1.0, Outcome.CANCELLED),
+        # The station has started anew after the expiry, and asks the site first.
+        (site(dark=1990, unheard=True), terms(), 2000.0, 1990 + WINDOW),
+        (site(dark=1990, unheard=True), terms(), 1990 + WINDOW, Outcome.SITE_DARK),
+        (site(sent=False, dark=1990, unheard=True), LATE, 2000.0, 1990 + WINDOW),
+        (site(sent=False, dark=1990, unheard=True), LATE, 1990 + WINDOW, Outcome.EXPIRED),
+        (site(sent=False, here=2000), LATE, 2000.0, 2000 + WINDOW),
+        (site(sent=False, here=2000), LATE, 2000 + WINDOW, Outcome.EXPIRED),
+        (site(here=2000), terms(), 2000.0, 2000 + WINDOW),
+        (site(here=2000), terms(), 2000 + WINDOW, Outcome.SITE_DARK),
+        (site(answered=True, here=END_SITE + 9), terms(), END_SITE + 9, END_SITE + 9 + WINDOW),
         # It answered and went away: it has the return window, at least up to the expiry.
         (site(answered=True, dark=10), terms(), DEADLINE, Outcome.SITE_DARK),
         (site(answered=True, dark=990), terms(), DEADLINE, 990 + WINDOW),
@@ -165,7 +177,14 @@ ANY_TERMS = st.builds(
     held=st.booleans(),
 )
 ANY_PRESENCE = st.builds(Presence, present=st.booleans(), unheard=st.booleans(), gone=MOMENTS)
-ANY_STANDING = st.builds(SiteStanding, sent=st.booleans(), answered=st.booleans(), dark_since=st.none() | MOMENTS)
+ANY_STANDING = st.builds(
+    SiteStanding,
+    sent=st.booleans(),
+    answered=st.booleans(),
+    dark_since=st.none() | MOMENTS,
+    unheard=st.booleans(),
+    here_since=MOMENTS,
+)
 
 
 @given(st.sampled_from(State), MOMENTS, ANY_TERMS, ANY_PRESENCE, MOMENTS)
