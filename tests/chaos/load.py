@@ -62,11 +62,15 @@ def ask(socket: Path, path: str, body: Any) -> Answered:
 class Load:
     """The threads that ask."""
 
-    def __init__(self, coordinator: Coordinator, socket_of: Callable[[str], Path], seed: int, swarms: int) -> None:
+    def __init__(
+        self, coordinator: Coordinator, socket_of: Callable[[str], Path], seed: int, swarms: int, seconds: float
+    ) -> None:
         self._coordinator = coordinator
         self._socket_of = socket_of
         self._seed = seed
         self._swarms = swarms
+        # A short run does not want to wait long for the last job.
+        self._longest = max(1.5 * SHORTEST_EXPIRY, min(LONGEST_EXPIRY, seconds / 3))
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
 
@@ -132,5 +136,5 @@ class Load:
             "arg": arg,
             "late": chance.choice(("run", "drop")),
             "run_limit": RUN_SECONDS,
-            "expires_seconds": round(chance.uniform(SHORTEST_EXPIRY, LONGEST_EXPIRY), 1),
+            "expires_seconds": round(chance.uniform(SHORTEST_EXPIRY, self._longest), 1),
         }
