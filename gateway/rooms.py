@@ -28,12 +28,13 @@ from gateway.audit.book import AuditBook
 from gateway.audit.policy_notes import PolicyNotes
 from gateway.audit.views import AuditViews
 from gateway.bus import Bus
-from gateway.checks import broker, disk, keys, refusals, store, trust, uplink
+from gateway.checks import broker, disk, keys, refusals, store, trust, twins, uplink
 from gateway.config import StationSettings
 from gateway.devices.api_tokens import ApiTokens
 from gateway.devices.authority import Authority
 from gateway.devices.enrolled import Enrolled
 from gateway.devices.epochs import Epochs
+from gateway.devices.fence import SiteFence
 from gateway.devices.fleet_revocation import FleetRevocation
 from gateway.devices.keyring import Keyring
 from gateway.devices.policy_file import PolicyHolder
@@ -66,12 +67,13 @@ from gateway.spool.received import SiteLedgers
 from gateway.store.aftermath import Aftermath
 from gateway.store.opening import open_store
 from gateway.store.reader import Reader
+from gateway.store.told import Marks
 from gateway.store.writer import Writer
 from upstream.curve import load_or_make
 from upstream.uplink import MasterAddress, masters_above
 
 Role = Literal["master", "gateway"]
-CHECKS = [disk.check, store.check, broker.check, trust.check, uplink.check, keys.check, refusals.check]
+CHECKS = [disk.check, store.check, broker.check, trust.check, uplink.check, twins.check, keys.check, refusals.check]
 
 
 class Rooms:
@@ -128,6 +130,7 @@ class Rooms:
         self.site_book = SiteBook(
             writer=writer, reader=reader, bus=bus, registry=self.registry, site_keys=self.site_keys, clock=clock
         )
+        self.fence, self.marks, self.aftermath = _guards(name, path, writer, reader, bus, clock, self.site_book)
         self.fleet_revocation = FleetRevocation(
             authority=self.authority,
             reject_site=lambda site: self.site_keys.reject(site, None),
@@ -260,9 +263,8 @@ class Rooms:
             open_jobs=self.open_jobs,
             spool=spool,
             metrics=metrics,
-        )
-        self.aftermath = self.facts.aftermath = Aftermath(
-            station=name, path=path, writer=writer, reader=reader, bus=bus, clock=clock
+            marks=self.marks,
+            aftermath=self.aftermath,
         )
         self.retention = Retention(
             writer=writer,
@@ -274,7 +276,7 @@ class Rooms:
         self.intake = Intake(self.acceptance, self.delivery, clock)
         self.registry.on_move(self.delivery.moved)
         self.registry.ask_accepted(lambda site: self.site_keys.of_site(site) is not None)
-        self.site_book.on_up(self.branches.site_up)
+        self.site_book.on_up(self.branches.site_up, self.branches.site_stands_by)
 
     def parts_before_recovery(self) -> list[Part]:
         """What must know its own past before jobs are taken up again."""
@@ -288,6 +290,8 @@ class Rooms:
             self.site_trust,
             self.site_keys,
             self.site_book,
+            self.fence,
+            self.marks,
             self.tokens,
             self.policy_notes,
         ]
@@ -330,6 +334,7 @@ class Rooms:
                 site_book=self.site_book,
                 site_keys=self.site_keys,
                 revocation=self.fleet_revocation,
+                fence=self.fence,
             ).operations(),
             *FleetApi(self.authority).operations(),
             *AuditApi(AuditViews(self.reader)).operations(),
@@ -346,3 +351,14 @@ class Rooms:
 
 def _nobody(_: str) -> None:
     """A station without devices of its own."""
+
+
+def _guards(
+    name: str, path: Path, writer: Writer, reader: Reader, bus: Bus, clock: Clock, site_book: SiteBook
+) -> tuple[SiteFence, Marks, Aftermath]:
+    """What looks after copies of a store and after damage to it."""
+    return (
+        SiteFence(writer=writer, reader=reader, bus=bus, clock=clock, site_book=site_book),
+        Marks(site=name, writer=writer, reader=reader, bus=bus, clock=clock),
+        Aftermath(station=name, path=path, writer=writer, reader=reader, bus=bus, clock=clock),
+    )

@@ -20,13 +20,14 @@ from device_agent.backoff import Backoff
 from device_agent.errors import Refused
 from device_agent.protocol.links import Parcel
 from device_agent.protocol.messages import Cancel
-from upstream import frames
+from upstream import frames, twins
 from upstream.dealer import LinkLost, connected_dealer
 from upstream.item_sender import ItemSender
 from upstream.ledger_sender import report_ledger
 from upstream.link_terms import Ends, Spawn
 from upstream.record_sender import RecordSender
 from upstream.story_frames import AskJob, StoryTaken
+from upstream.twin_frames import Twin
 
 log = logging.getLogger(__name__)
 
@@ -232,7 +233,7 @@ class Link:
         self._set_state("connecting")
         self._socket = connected_dealer(context, self._ends.keys, self.address, self.key)
         self._said = self._hello()
-        await self._send(self._said)
+        await self._send(await twins.said(self._ends.marks, self.key, self._said))
         patience, silence = HELLO_SECONDS, f"no answer in {HELLO_SECONDS:.0f} s"
         while True:
             try:
@@ -244,6 +245,7 @@ class Link:
                 break
             if isinstance(answer, frames.SiteRefused):
                 await self._hear_refusal(answer)
+                await twins.heard(self._ends.marks, self.key, self._ends.outgoing, answer)
                 if answer.state == "pending":
                     self.last_error = answer.reason
                     self._set_state("pending")
@@ -266,6 +268,7 @@ class Link:
     async def _begin(self, welcome: frames.SiteWelcome) -> None:
         """Go on where the master says; it may make the store go on under a new epoch once, not again and again."""
         ends = self._ends
+        await twins.heard(ends.marks, self.key, ends.outgoing, welcome)
         if self._new_to_it == ends.outgoing.epoch and (welcome.revision or any(welcome.positions.values())):
             ends.refusals.refused("uplink", "false_position", self.address)
             raise LinkLost("the master claims to know a store that it was never told of")
@@ -337,8 +340,8 @@ class Link:
                 case StoryTaken():
                     if ends.stories is not None:
                         ends.stories.taken(self.key)
-                case frames.EchoReply() | frames.SiteWelcome():
-                    pass
+                case Twin() | frames.EchoReply() | frames.SiteWelcome() as aside:
+                    await twins.overheard(ends.marks, self.key, aside)
 
     async def _hear_refusal(self, refused: frames.SiteRefused) -> None:
         """Who turns us away may have revoked our key: that is heard all the same, and judged like any proof."""
@@ -356,6 +359,8 @@ class Link:
             if told is not self.active:
                 told = self.active
                 await self._send(frames.SiteRole(told))
+                if self._ends.stories is not None:
+                    self._ends.stories.role_changed(self.key)
             if told and self.active and self._sender is None:
                 self._sender = session.create_task(self._items.run(self._send), name="uplink/items")
             await self._role_changed.wait()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -55,6 +55,11 @@ async def _nobody(site: str) -> None:
     """Until somebody asks to be told."""
 
 
+def _nothing(_: str) -> dict[str, Any]:
+    """Until somebody knows."""
+    return {}
+
+
 class SiteBook(Part):
     """What is known of each site."""
 
@@ -71,6 +76,8 @@ class SiteBook(Part):
         self._clock = clock
         self._sites: dict[str, Site] = {}
         self._on_up: Callable[[str], Awaitable[None]] = _nobody
+        self._on_standby: Callable[[str], Coroutine[Any, Any, None]] = _nobody
+        self._twin_of: Callable[[str], dict[str, Any]] = _nothing
 
     async def open(self) -> None:
         """Load the sites; all are dark until heard."""
@@ -86,9 +93,16 @@ class SiteBook(Part):
         ):
             self._sites[site].positions[stream] = sequence
 
-    def on_up(self, call: Callable[[str], Awaitable[None]]) -> None:
-        """Call with a site's name whenever it is welcome."""
+    def on_up(
+        self, call: Callable[[str], Awaitable[None]], standby: Callable[[str], Coroutine[Any, Any, None]] = _nobody
+    ) -> None:
+        """Call with a site's name whenever it is welcome; ``standby`` when its spool goes elsewhere from then on."""
         self._on_up = call
+        self._on_standby = standby
+
+    def ask_twins(self, call: Callable[[str], dict[str, Any]]) -> None:
+        """Ask for what is known of a second gateway of a site."""
+        self._twin_of = call
 
     def get(self, site: str) -> Site:
         """What is known of a site; a new one is dark and has sent nothing."""
@@ -131,6 +145,8 @@ class SiteBook(Part):
         if entry.connected and entry.active != active:
             entry.active = active
             log.info("site role site=%s role=%s", site, "active" if active else "standby")
+            if not active:
+                self.spawn(self._on_standby(site), f"standby/{site}")
 
     def site_heard(self, site: str) -> None:
         """A site said anything."""
@@ -163,6 +179,7 @@ class SiteBook(Part):
             "version": entry.release,
             "fingerprint": key.view()["fingerprint"] if key else "",
             "address": entry.address,
+            "twin": self._twin_of(site) or None,
             "confirmed": dict(entry.positions),
         }
 

@@ -228,8 +228,8 @@ class Acceptance:
             job = decode_job(parcel.definition)
             if await self._known(job.jid, parcel.definition):
                 self._metrics.add("jobs_repeated")
-                await self._take_seals(job.jid, parcel)
                 self._given_by(master, job.jid, again=True)
+                await self._take_seals(job.jid, parcel)
                 return
             self._sealer.check(job, parcel.sealed)
             if len(self._open_jobs) >= limits.OPEN_JOBS or self.draining:

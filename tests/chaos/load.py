@@ -23,9 +23,10 @@ from tests.chaos.plant import MASTERS, SITE
 ANSWER_SECONDS = 20.0
 EVENT_PAUSE_SECONDS = 0.4
 JOB_PAUSE_SECONDS = 2.5
-LANES = (("e", ""), ("e", ""), ("e", ""), ("u", "alarm/"), ("t", "telemetry/"))
-"""What an event is to the spool, in its id and in its tag: history, urgent, telemetry."""
+LANES = (("e", ""), ("e", ""), ("e", ""), ("u", "alarm/"), ("t", "telemetry/"), ("s", "state/"))
+"""What an event is to the spool, in its id and in its tag: history, urgent, telemetry, or a state."""
 
+STATES = 3
 BATCHES = (1, 1, 2, 5, 20)
 RUN_SECONDS = 15.0
 SHORTEST_EXPIRY, LONGEST_EXPIRY = 10.0, 45.0
@@ -93,12 +94,12 @@ class Load:
             lane, before = chance.choice(LANES)
             ids = [f"{prefix}{lane}-{number + each:07d}" for each in range(chance.choice(BATCHES))]
             number += len(ids)
-            events = [
-                {"tag": f"{before}chaos/{prefix}", "data": {"id": each, "text": "x" * chance.randrange(200)}}
-                for each in ids
-            ]
+            tag = f"{before}chaos/{prefix}"
+            if lane == "s":
+                tag += f"/{chance.randrange(STATES)}"
+            events = [{"tag": tag, "data": {"id": each, "text": "x" * chance.randrange(200)}} for each in ids]
             answered = ask(self._socket_of(SITE), "/events", {"events": events})
-            self._coordinator.fired(ids, answered.fate)
+            self._coordinator.fired(ids, answered.fate, tag if lane == "s" else "")
 
     def _order(self, _: str, chance: random.Random) -> None:
         while not self._stop.wait(chance.uniform(0.2, 1.8) * JOB_PAUSE_SECONDS):

@@ -238,7 +238,7 @@ def state_of(opened: OpenJob) -> str:
 async def test_a_story_told_twice_is_one_and_moves_no_position(master: Rooms) -> None:
     opened = await issued(master)
     jid, whole = opened.job.jid, told_of(opened, "a", "b")
-    await master.inbox.commit("lisbon", EPOCH, "returns", encoded(an_event(1), first=5))
+    await master.inbox.commit("lisbon", EPOCH, "events", encoded(an_event(1), first=5))
     with master.bus.subscribe("salt/job/*/ret/*") as listener:
         await master.inbox.commit_story("lisbon", whole[:3])
         rows = look(master.writer._path, "SELECT * FROM manifests ORDER BY page")
@@ -247,7 +247,7 @@ async def test_a_story_told_twice_is_one_and_moves_no_position(master: Rooms) ->
         # What the spool brings later is the same.
         await master.inbox.commit("lisbon", EPOCH, "returns", encoded(*answer(jid, "a", "b"), first=6))
         assert listener.queue.qsize() == 2
-    assert await master.inbox.position("lisbon", EPOCH) == ({"returns": 9}, 0)
+    assert await master.inbox.position("lisbon", EPOCH) == ({"events": 5, "returns": 9}, 0)
     assert look(master.writer._path, "SELECT * FROM manifests ORDER BY page") == rows
     assert outcomes(master, jid) == {("lisbon", "a"): "ok", ("lisbon", "b"): "ok"}
     assert (opened.expected, dict(opened.counts)) == (2, {"ok": 2})
