@@ -17,7 +17,7 @@ import zmq.asyncio
 
 from device_agent import __version__
 from device_agent.backoff import Backoff
-from device_agent.errors import OutstationError, Refused
+from device_agent.errors import Refused
 from device_agent.protocol.links import Parcel
 from device_agent.protocol.messages import Cancel
 from upstream import frames, twins
@@ -25,6 +25,7 @@ from upstream.dealer import LinkLost, connected_dealer
 from upstream.item_sender import ItemSender
 from upstream.ledger_sender import report_ledger
 from upstream.link_terms import Ends, Spawn
+from upstream.record_sender import RecordSender
 from upstream.story_frames import AskJob, StoryTaken
 from upstream.twin_frames import Twin
 
@@ -75,10 +76,8 @@ class Link:
         self._hung_up = asyncio.Event()
         self._why = ""
         self._role_changed = asyncio.Event()
-        self._records_changed = asyncio.Event()
         self._trust_changed = asyncio.Event()
-        self._records_confirmed = 0
-        self._records_confirmation = asyncio.Event()
+        self._records = RecordSender(ends.roll, ends.outgoing)
         self._reseals: asyncio.Queue[frames.Reseal] = asyncio.Queue(maxsize=RESEALS_QUEUED)
         self._items = ItemSender(ends.outgoing, ends.budget, key)
         self._sender: asyncio.Task[None] | None = None
@@ -141,7 +140,7 @@ class Link:
 
     def records_news(self) -> None:
         """The registry has changed."""
-        self._records_changed.set()
+        self._records.news()
 
     def trust_news(self) -> None:
         """What this master must know of the site has changed; one that has not let it in may do so now."""
@@ -204,7 +203,7 @@ class Link:
                 session.create_task(self._follow_role(session), name="uplink/role")
                 session.create_task(self._items.let_go(), name="uplink/let-go")
                 session.create_task(report_ledger(self._ends.outgoing, self.key, self._send), name="uplink/ledger")
-                session.create_task(self._send_records(), name="uplink/records")
+                session.create_task(self._records.run(self._send), name="uplink/records")
                 session.create_task(self._echo(), name="uplink/echo")
         except* LinkLost as lost:
             self.last_error = str(lost.exceptions[0])
@@ -258,7 +257,7 @@ class Link:
                 raise LinkLost(f"{answer.state}: {answer.reason}")
             self._ends.refusals.refused("uplink", "before_welcome", self.address)
         await self._begin(answer)
-        self._records_confirmed = answer.revision
+        self._records.begin(answer.revision)
         self._heard = self._welcomed_at = self._ends.clock.monotonic()
         self.last_error = ""
         self.up = True
@@ -326,8 +325,7 @@ class Link:
                 case frames.Confirmed() as confirmed:
                     self._items.confirmed(confirmed)
                 case frames.RecordsConfirmed(revision=revision):
-                    self._records_confirmed = max(self._records_confirmed, revision)
-                    self._records_confirmation.set()
+                    self._records.confirmed(revision)
                 case frames.SiteTrust() as trust:
                     if ends.trust is not None:
                         await ends.trust.told(trust, self.address)
@@ -385,24 +383,6 @@ class Link:
     async def _send_reseals(self) -> None:
         while True:
             await self._send(await self._reseals.get())
-
-    async def _send_records(self) -> None:
-        ends = self._ends
-        while True:
-            self._records_changed.clear()
-            try:
-                records = await ends.roll.records_after(self._records_confirmed)
-            except OutstationError as error:
-                raise LinkLost(f"the registry cannot be read: {error.what}") from None
-            if not records:
-                await self._records_changed.wait()
-                continue
-            self._records_confirmation.clear()
-            await self._send(frames.DeviceRecords(ends.outgoing.epoch, records))
-            # One page under way: a registry is state, and a later page would only repeat what this one settles.
-            while self._records_confirmed < records[-1].revision:
-                await self._records_confirmation.wait()
-                self._records_confirmation.clear()
 
     async def _echo(self) -> None:
         nonce = 0
