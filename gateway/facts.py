@@ -46,7 +46,9 @@ class StationFacts:
         metrics: Metrics,
         marks: Marks,
         aftermath: Aftermath,
+        is_scarce: Callable[[], bool],
     ) -> None:
+        self._is_scarce = is_scarce
         self._aftermath = aftermath
         self._marks = marks
         self._role = role
@@ -130,6 +132,10 @@ class StationFacts:
     def fleet_view(self) -> dict[str, Any]:
         """What this station is in its fleet."""
         return self._authority.view()
+
+    def disk_is_full(self) -> bool:
+        """Whether the room that was kept for a full disk is in use."""
+        return self._is_scarce()
 
     def twins(self) -> list[dict[str, Any]]:
         """What masters say of another gateway with a copy of this store."""

@@ -27,6 +27,7 @@ PARTS = [
     "store",
     "reader",
     "spool",
+    "reserve",
     "authority",
     "epochs",
     "registry",

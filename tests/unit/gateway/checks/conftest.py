@@ -30,6 +30,7 @@ class Told:
     devices: list[tuple[str, str]] = field(default_factory=list)
     time: float = 0.0
     copies: list[dict[str, Any]] = field(default_factory=list)
+    full: bool = False
     damaged: dict[str, Any] | None = None
 
     async def station_view(self) -> dict[str, Any]:
@@ -52,6 +53,9 @@ class Told:
 
     def fleet_view(self) -> dict[str, Any]:
         return self.fleet
+
+    def disk_is_full(self) -> bool:
+        return self.full
 
     def twins(self) -> list[dict[str, Any]]:
         return self.copies
