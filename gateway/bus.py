@@ -50,6 +50,11 @@ class Bus:
         self._since_prune = 0
 
     @property
+    def site(self) -> str:
+        """The station whose events these are."""
+        return self._site
+
+    @property
     def listened(self) -> bool:
         """Whether anybody subscribes at all: building events for nobody is work for nothing."""
         return bool(self._subscribers)

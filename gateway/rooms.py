@@ -28,12 +28,13 @@ from gateway.audit.book import AuditBook
 from gateway.audit.policy_notes import PolicyNotes
 from gateway.audit.views import AuditViews
 from gateway.bus import Bus
-from gateway.checks import broker, disk, keys, refusals, store, trust, uplink
+from gateway.checks import broker, disk, keys, refusals, store, trust, twins, uplink
 from gateway.config import StationSettings
 from gateway.devices.api_tokens import ApiTokens
 from gateway.devices.authority import Authority
 from gateway.devices.enrolled import Enrolled
 from gateway.devices.epochs import Epochs
+from gateway.devices.fence import SiteFence
 from gateway.devices.fleet_revocation import FleetRevocation
 from gateway.devices.keyring import Keyring
 from gateway.devices.policy_file import PolicyHolder
@@ -59,22 +60,27 @@ from gateway.jobs.stories import Stories
 from gateway.jobs.story_pages import StoryPages
 from gateway.jobs.views import JobViews
 from gateway.metrics import Metrics
+from gateway.spool.drill import Cutting, Drill
 from gateway.spool.inbox import Inbox
 from gateway.spool.queue import spool_of
 from gateway.spool.received import SiteLedgers
 from gateway.store.aftermath import Aftermath
 from gateway.store.opening import open_store
 from gateway.store.reader import Reader
+from gateway.store.told import Marks
 from gateway.store.writer import Writer
 from upstream.curve import load_or_make
 from upstream.uplink import MasterAddress, masters_above
 
 Role = Literal["master", "gateway"]
-CHECKS = [disk.check, store.check, broker.check, trust.check, uplink.check, keys.check, refusals.check]
+CHECKS = [disk.check, store.check, broker.check, trust.check, uplink.check, twins.check, keys.check, refusals.check]
 
 
 class Rooms:
     """What every station has, whatever its links: built here, in the order in which each needs the ones before it."""
+
+    cutting: Cutting | None = None
+    """The uplink, once it is open."""
 
     def __init__(self, role: Role, settings: StationSettings, state_dir: Path, clock: Clock) -> None:
         name, path = settings.name, state_dir / "station.sqlite"
@@ -124,6 +130,7 @@ class Rooms:
         self.site_book = SiteBook(
             writer=writer, reader=reader, bus=bus, registry=self.registry, site_keys=self.site_keys, clock=clock
         )
+        self.fence, self.marks, self.aftermath = _guards(name, path, writer, reader, bus, clock, self.site_book)
         self.fleet_revocation = FleetRevocation(
             authority=self.authority,
             reject_site=lambda site: self.site_keys.reject(site, None),
@@ -256,9 +263,8 @@ class Rooms:
             open_jobs=self.open_jobs,
             spool=spool,
             metrics=metrics,
-        )
-        self.aftermath = self.facts.aftermath = Aftermath(
-            station=name, path=path, writer=writer, reader=reader, bus=bus, clock=clock
+            marks=self.marks,
+            aftermath=self.aftermath,
         )
         self.retention = Retention(
             writer=writer,
@@ -284,6 +290,8 @@ class Rooms:
             self.site_trust,
             self.site_keys,
             self.site_book,
+            self.fence,
+            self.marks,
             self.tokens,
             self.policy_notes,
         ]
@@ -326,15 +334,31 @@ class Rooms:
                 site_book=self.site_book,
                 site_keys=self.site_keys,
                 revocation=self.fleet_revocation,
+                fence=self.fence,
             ).operations(),
             *FleetApi(self.authority).operations(),
             *AuditApi(AuditViews(self.reader)).operations(),
             *OperatorsApi(holder=self.policies, tokens=self.tokens, audit=self.audit).operations(),
             *EventsApi(bus=self.bus, stopping=stopping).operations(),
             *FireApi(bus=self.bus, permission=self.permission, audit=self.audit).operations(),
-            *SpoolApi(self.spool, SiteLedgers(self.reader)).operations(),
+            *SpoolApi(
+                self.spool,
+                SiteLedgers(self.reader),
+                Drill(lambda: self.cutting, self.bus),
+            ).operations(),
         ]
 
 
 def _nobody(_: str) -> None:
     """A station without devices of its own."""
+
+
+def _guards(
+    name: str, path: Path, writer: Writer, reader: Reader, bus: Bus, clock: Clock, site_book: SiteBook
+) -> tuple[SiteFence, Marks, Aftermath]:
+    """What looks after copies of a store and after damage to it."""
+    return (
+        SiteFence(writer=writer, reader=reader, bus=bus, clock=clock, site_book=site_book),
+        Marks(site=name, writer=writer, reader=reader, bus=bus, clock=clock),
+        Aftermath(station=name, path=path, writer=writer, reader=reader, bus=bus, clock=clock),
+    )

@@ -19,14 +19,15 @@ from device_agent.clock import Clock
 from device_agent.parts import Part
 from upstream import failover, frames
 from upstream.curve import CurveKeys
+from upstream.cutting import Cut
 from upstream.link import Link
 from upstream.link_budget import LinkBudget
 from upstream.link_terms import Ends
-from upstream.ports import JobIntake, Outgoing, Refusals, Roll, StoryTeller, TrustAbove
+from upstream.ports import JobIntake, Marks, Outgoing, Refusals, Roll, StoryTeller, TrustAbove
 
 log = logging.getLogger(__name__)
 
-BEST_STATES = ("connected", "pending", "connecting", "disconnected", "waiting")
+BEST_STATES = ("connected", "pending", "connecting", "disconnected", "waiting", "cut")
 """Which link speaks for the uplink while none is active: the one that has come farthest."""
 
 SHORTEST_LOOK_SECONDS = 0.01
@@ -83,6 +84,7 @@ class Uplink(Part):
         clock: Clock,
         trust: TrustAbove | None = None,
         stories: StoryTeller | None = None,
+        marks: Marks | None = None,
         rules: UplinkRules = UplinkRules(),
     ) -> None:
         limit = failover.silence_limit(echo_seconds, rules.master_alive_interval, rules.master_type)
@@ -96,7 +98,9 @@ class Uplink(Part):
             clock=clock,
             trust=trust,
             stories=stories,
+            marks=marks,
             budget=LinkBudget(rules.max_bytes_per_second, clock),
+            cut=Cut(clock),
             echo_every=failover.echo_every(echo_seconds, limit),
             silence_limit=limit,
             random_reauth_delay=rules.random_reauth_delay,
@@ -161,6 +165,25 @@ class Uplink(Part):
         link = given if given is not None and given.up else self._active()
         if link is not None:
             link.reseal(frames.Reseal(jid=jid, site=site, reason=reason))
+
+    @property
+    def cut_until(self) -> float | None:
+        """Until when it is cut on purpose, in wall seconds; None when it is not."""
+        return self._ends.cut.until
+
+    def cut(self, seconds: float) -> None:
+        """Lose every link without a word, as when a cable is cut, and connect to nobody for so long."""
+        self.spawn(self._mend_after(self._ends.cut.begin(seconds), seconds), "mend")
+        for link in self._live():
+            link.hang_up("the uplink is cut on purpose")
+
+    def mend(self) -> None:
+        """Connect again before its time."""
+        self._ends.cut.end()
+
+    async def _mend_after(self, turn: int, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        self._ends.cut.end(turn)
 
     def status(self) -> dict[str, Any]:
         """Where the active link stands, or the best one, with the truth about the next attempt; and all links."""

@@ -48,6 +48,11 @@ def site_twin(site: str) -> str:
     return f"outstation/site/{site}/twin"
 
 
+def drill(station: str) -> str:
+    """The uplink of a station is cut on purpose, or mended again."""
+    return f"outstation/station/{station}/drill"
+
+
 def station_damaged(station: str) -> str:
     """A station found its store damaged and went on with what could be read of it."""
     return f"outstation/station/{station}/damaged"

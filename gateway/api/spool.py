@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from gateway.api.operation import Answer, Asked, Operation
+from gateway.spool.drill import Drill
 from gateway.spool.ledger import recount
 from gateway.spool.queue import Spool
 from gateway.spool.received import SiteLedgers
 
 
+class DrillRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How long the uplink is to be cut."""
+
+    seconds: float
+
+
 class SpoolApi:
     """Operations on the spool."""
 
-    def __init__(self, spool: Spool, site_ledgers: SiteLedgers) -> None:
+    def __init__(self, spool: Spool, site_ledgers: SiteLedgers, drill: Drill) -> None:
         self._spool = spool
+        self._drill = drill
         self._site_ledgers = site_ledgers
 
     def operations(self) -> list[Operation]:
@@ -20,6 +30,15 @@ class SpoolApi:
         return [
             Operation("GET", "/spool", "What waits for a master, and what became of everything else", self._show),
             Operation("GET", "/spool/verify", "The ledger beside a recount of the rows", self._verify),
+            Operation(
+                "POST",
+                "/spool/drill",
+                "Cut the uplink on purpose, for a time",
+                self._begin_drill,
+                body=DrillRequest,
+                action="spool.drill",
+            ),
+            Operation("POST", "/spool/drill/end", "Mend it before its time", self._end_drill, action="spool.drill.end"),
         ]
 
     async def _show(self, _: Asked) -> Answer:
@@ -40,7 +59,14 @@ class SpoolApi:
                 for entry in await self._spool.entries()
             ],
             "sites": await self._site_ledgers.views(),
+            "drill": self._drill.view(),
         }
+
+    async def _begin_drill(self, asked: Asked) -> Answer:
+        return await self._drill.begin(asked.body.seconds, asked.user)
+
+    async def _end_drill(self, asked: Asked) -> Answer:
+        return await self._drill.end(asked.user)
 
     async def _verify(self, _: Asked) -> Answer:
         found = await recount(self._spool.path)

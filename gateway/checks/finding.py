@@ -41,6 +41,9 @@ class Facts(Protocol):
     def fleet_view(self) -> dict[str, Any]:
         """What this station is in its fleet, as the API shows it."""
 
+    def twins(self) -> list[dict[str, Any]]:
+        """What masters say of another gateway with a copy of this store."""
+
     def damage(self) -> dict[str, Any] | None:
         """What became of a store that was damaged; None when it was not."""
 

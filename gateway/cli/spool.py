@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from device_agent.errors import EXIT_NOT_ALL_OK, EXIT_OK
+from device_agent.errors import EXIT_NOT_ALL_OK, EXIT_OK, UsageInvalid
+from gateway.cli.arguments import duration
 from gateway.cli.command import ASKING, HelpText, invocation, noun, verb
+from gateway.cli.failures import INTERRUPTED
 from gateway.cli.text import safe
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ app = noun(
         details="For each class: accepted = delivered + pending + dropped. It always adds up.",
         examples=[
             ("outstation spool status", "what waits, and what was dropped and why"),
-            ("outstation spool verify", "count the rows themselves"),
+            ("outstation spool drill --for 10m", "what an outage of ten minutes does here"),
         ],
         exits=ASKING,
     )
@@ -65,13 +67,31 @@ def status(
         output.record("spool", found)
         return EXIT_OK
     if found.enabled:
-        _own(output, found)
+        own(output, found)
     elif not found.sites:
         output.note("no master above and no site below: nothing waits here")
     if found.sites:
         _below(output, found)
     return EXIT_OK
 
+
+DRILL = HelpText(
+    purpose="Cut the uplink on purpose, and see that nothing is lost.",
+    details="Every link to a master is dropped and none is made for so long; the site works on. Then the uplink is "
+    "mended, what waited goes up, and the ledger is printed as it was before and as it is after. Ctrl-C mends the "
+    "uplink at once; so does a restart of the gateway, and the end of the time, whatever becomes of this command.",
+    examples=[
+        ("outstation spool drill --for 10m", "an outage of ten minutes"),
+        ("outstation spool drill --end", "mend the uplink of a drill that somebody else began"),
+    ],
+    exits={
+        **ASKING,
+        EXIT_OK: "everything that waited has gone up, and nothing was dropped",
+        EXIT_NOT_ALL_OK: "something was dropped, or waits still",
+        INTERRUPTED: "Ctrl-C: the uplink is mended",
+    },
+)
+LONGEST_DRILL_SECONDS = 86_400.0
 
 VERIFY = HelpText(
     purpose="Count the rows of the spool, and hold the ledger against them.",
@@ -123,7 +143,28 @@ def verify(
     return EXIT_OK if found.equal else EXIT_NOT_ALL_OK
 
 
-def _own(output: Output, found: SpoolView) -> None:
+@verb(app, "drill", DRILL)
+def drill(
+    context: typer.Context,
+    length: Annotated[str, typer.Option("--for", metavar="DURATION", help="how long: 30s, 10m, 1h")] = "",
+    wait: Annotated[str, typer.Option(metavar="DURATION", help="how long what waited may take to go up")] = "10m",
+    end: Annotated[bool, typer.Option("--end", help="mend the uplink of a drill that runs")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON object")] = False,
+) -> int:
+    """Cut the uplink for a time, and print the ledger before and after."""
+    from gateway.cli import spool_drill
+
+    if bool(length) == end:
+        raise UsageInvalid("a drill has a length", allowed="--for DURATION, or --end", hint="add --for 10m")
+    called = invocation(context)
+    if end:
+        return spool_drill.end(called.client(), called.output)
+    seconds, patience = duration(length, LONGEST_DRILL_SECONDS), duration(wait)
+    return spool_drill.run(called.client(), called.output, seconds, patience, as_json=as_json)
+
+
+def own(output: Output, found: SpoolView) -> None:
+    """The ledger of this station as a table."""
     output.table(
         ("class", "accepted", "delivered", "pending", "size", "of", "dropped"),
         [

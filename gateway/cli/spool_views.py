@@ -45,6 +45,13 @@ class SiteLedgerView(Struct, frozen=True):
     classes: list[SiteClassView]
 
 
+class DrillView(Struct, frozen=True):
+    """Whether the uplink is cut on purpose, and until when."""
+
+    running: bool = False
+    until: float | None = None
+
+
 class SpoolView(Struct, frozen=True):
     """The ledgers of a station."""
 
@@ -52,6 +59,7 @@ class SpoolView(Struct, frozen=True):
     epoch: str
     classes: list[ClassView]
     sites: list[SiteLedgerView]
+    drill: DrillView = DrillView()
 
 
 class RecountClassView(Struct, frozen=True, kw_only=True):
@@ -84,3 +92,13 @@ def status(client: StationClient) -> SpoolView:
 def verify(client: StationClient) -> RecountView:
     """The recount; it takes as long as there are rows."""
     return client.ask("GET", "/spool/verify", RecountView)
+
+
+def begin_drill(client: StationClient, seconds: float) -> DrillView:
+    """Cut the uplink for so long."""
+    return client.ask("POST", "/spool/drill", DrillView, body={"seconds": seconds})
+
+
+def end_drill(client: StationClient) -> DrillView:
+    """Mend it before its time."""
+    return client.ask("POST", "/spool/drill/end", DrillView)

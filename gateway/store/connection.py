@@ -53,11 +53,11 @@ class Connection:
                 self._sqlite.execute(f"PRAGMA {pragma}")
 
         self._thread.start()
-        await self.run(connect)
+        await self._do(connect)
 
     async def execute(self, sql: str) -> list[Any]:
         """The rows of a statement by itself."""
-        return await self.run(lambda: self._sqlite.execute(sql).fetchall())
+        return await self.run(lambda sqlite: sqlite.execute(sql).fetchall())
 
     def write(self, units: Sequence[Sequence[Statement]]) -> Written:
         """In the thread: commit units together, or each alone when that fails.
@@ -85,18 +85,21 @@ class Connection:
     async def empty_log(self, milliseconds: int) -> bool:
         """Bring the write-ahead log home and cut it to nothing; whether readers let go of it in time."""
 
-        def checkpoint() -> bool:
-            (before,) = self._sqlite.execute("PRAGMA busy_timeout").fetchone()
-            self._sqlite.execute(f"PRAGMA busy_timeout={milliseconds}")
+        def checkpoint(sqlite: sqlite3.Connection) -> bool:
+            (before,) = sqlite.execute("PRAGMA busy_timeout").fetchone()
+            sqlite.execute(f"PRAGMA busy_timeout={milliseconds}")
             try:
-                return all(row[0] == 0 for row in self._sqlite.execute("PRAGMA wal_checkpoint(TRUNCATE)"))
+                return all(row[0] == 0 for row in sqlite.execute("PRAGMA wal_checkpoint(TRUNCATE)"))
             finally:
-                self._sqlite.execute(f"PRAGMA busy_timeout={before}")
+                sqlite.execute(f"PRAGMA busy_timeout={before}")
 
         return await self.run(checkpoint)
 
-    async def run(self, work: Callable[[], Result]) -> Result:
+    async def run(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
         """Do something in the thread."""
+        return await self._do(lambda: work(self._sqlite))
+
+    async def _do(self, work: Callable[[], Result]) -> Result:
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
 
         def tell(result: Result | None, error: BaseException | None) -> None:
@@ -130,7 +133,7 @@ class Connection:
         """Finish what was asked for, close the file and end the thread."""
         if not self._thread.is_alive():
             return
-        await self.run(lambda: self._sqlite.close() if hasattr(self, "_sqlite") else None)
+        await self._do(lambda: self._sqlite.close() if hasattr(self, "_sqlite") else None)
         self._work.put(None)
 
     def _loop(self) -> None:

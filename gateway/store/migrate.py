@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import sqlite3
 from importlib import resources
 from pathlib import Path
+from typing import Final
 
 from device_agent.errors import ConfigInvalid
+
+log = logging.getLogger(__name__)
+
+MOST_REWRITTEN_BYTES: Final = 64 << 20
 
 
 def steps() -> list[tuple[int, str]]:
@@ -31,6 +37,8 @@ def migrate(path: Path) -> str:
     try:
         _keep_private(path)
         connection = sqlite3.connect(path, isolation_level=None)
+        # Before the first page is written, which says that the file can be made smaller.
+        connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=FULL")
         (version,) = connection.execute("PRAGMA user_version").fetchone()
@@ -46,6 +54,7 @@ def migrate(path: Path) -> str:
         for number, script in wanted:
             if number > version:
                 connection.executescript(f"BEGIN IMMEDIATE;\n{script}\nPRAGMA user_version={number};\nCOMMIT;")
+        _make_shrinkable(path, connection)
         connection.execute("INSERT OR IGNORE INTO station VALUES ('epoch', ?)", (secrets.token_hex(8),))
         (epoch,) = connection.execute("SELECT value FROM station WHERE key = 'epoch'").fetchone()
         return str(epoch)
@@ -60,6 +69,23 @@ def migrate(path: Path) -> str:
     finally:
         if connection is not None:
             connection.close()
+
+
+def _make_shrinkable(path: Path, connection: sqlite3.Connection) -> None:
+    """A store of an older release keeps its size for ever; written anew, once, it gives back what is deleted."""
+    if connection.execute("PRAGMA auto_vacuum").fetchone()[0]:
+        return
+    size = path.stat().st_size
+    if size > MOST_REWRITTEN_BYTES:
+        log.warning("the store is of an older release and keeps its size path=%s mebibytes=%d", path, size >> 20)
+        return
+    try:
+        # In memory: keys are in it, and its temporary file would be in a folder of everybody.
+        connection.execute("PRAGMA temp_store=MEMORY")
+        connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
+        connection.execute("VACUUM")
+    except sqlite3.OperationalError as error:
+        log.warning("the store keeps its size, tried again at the next start path=%s error=%s", path, error)
 
 
 def _keep_private(path: Path) -> None:

@@ -31,6 +31,14 @@ _PLAIN = re.compile(
 )
 """Exactly this: what has a default, an expression or a tail (ON CONFLICT, RETURNING) goes row by row, as it was."""
 
+_ADDING = re.compile(
+    rf"UPDATE {_NAME} SET (?P<first>{_NAME}) = (?P=first) \+ \?"  # noqa: S608 - a pattern, no statement
+    rf"(?P<others>(?:, {_NAME} = {_NAME} \+ \?)*) WHERE {_NAME} = \?",
+    re.ASCII,
+)
+"""Counters that grow: adding one number after another is adding their sum."""
+_OTHER = re.compile(rf", (?P<column>{_NAME}) = (?P<same>{_NAME}) \+ \?", re.ASCII)
+
 _HEAD = re.compile(
     r"\s*(?:INSERT(?: OR \w+)? INTO|UPDATE(?: OR (?:ABORT|FAIL|IGNORE|REPLACE|ROLLBACK))?|DELETE FROM)"
     r' +(?P<table>\w+|"\w+")(?P<rest>(?:[\s(].*)?)',
@@ -69,6 +77,8 @@ def run(connection: sqlite3.Connection, sql: str, rows: Sequence[Row]) -> None:
     if len(rows) == 1:
         connection.execute(sql, rows[0])
         return
+    if _adds(sql):
+        rows = _summed(rows)
     done = 0
     for number, width, many in _sizes(sql) if len(rows) >= ROWS[-1] else ():
         # A row that is too short and one that is too long would make up for each other.
@@ -92,6 +102,32 @@ def _sizes(sql: str) -> tuple[tuple[int, int, str], ...]:
     return tuple(
         (number, width, sql.rstrip() + f", {values}" * (number - 1)) for number in ROWS if number * width <= VARIABLES
     )
+
+
+@lru_cache(maxsize=1024)
+def _adds(sql: str) -> bool:
+    """Whether a statement only adds to counters of the row with a key, which is its last variable."""
+    match = _ADDING.fullmatch(sql)
+    if match is None:
+        return False
+    others = _OTHER.findall(match["others"])
+    columns = [match["first"], *(column for column, _ in others)]
+    key = sql.rsplit(" WHERE ", 1)[1].removesuffix(" = ?")
+    return all(column == same for column, same in others) and len({*columns, key}) == len(columns) + 1
+
+
+def _summed(rows: Sequence[Row]) -> Sequence[Row]:
+    """One row for each key. Only whole numbers have the same sum in any order."""
+    sums: dict[str, list[int]] = {}
+    width = len(rows[0])
+    for row in rows:
+        numbers, key = row[:-1], row[-1] if row else None
+        if len(row) != width or type(key) is not str or any(type(number) is not int for number in numbers):
+            return rows
+        held = sums.setdefault(key, [0] * len(numbers))
+        for place, number in enumerate(numbers):
+            held[place] += number
+    return [(*numbers, key) for key, numbers in sums.items()]
 
 
 @lru_cache(maxsize=1024)

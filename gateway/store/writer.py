@@ -22,6 +22,7 @@ from device_agent.parts import Part
 from gateway.store.connection import Connection, Written
 from gateway.store.damage import is_damage, mark
 from gateway.store.rows import Statement
+from gateway.store.space import Space
 
 __all__ = ["Statement", "StoreFailed", "Writer"]
 
@@ -73,6 +74,7 @@ class Writer(Part):
     def __init__(self, path: Path) -> None:
         self._path = path
         self._connection = Connection(path)
+        self._space = Space(self._connection, path)
         self._waiting: deque[_Unit] = deque()
         self._rows = 0
         self._turn: asyncio.Handle | None = None
@@ -91,6 +93,7 @@ class Writer(Part):
         """Open the file, which ``migrate`` has prepared."""
         await self._connection.open(*PRAGMAS)
         self.spawn(self._run(), "commit")
+        self.spawn(self._space.run(), "space")
 
     async def commit(self, statements: Sequence[Statement], *, wipes: bool = False) -> None:
         """Return when the statements are on disk. Raises ``StoreFailed`` when they are not and will not be.
@@ -175,6 +178,7 @@ class Writer(Part):
             self._wake.set()
         units, self._writing = self._writing, []
         self.commits += written.commits
+        self._space.written()
         self._unwiped = self._unwiped or any(u.wipes and not e for u, e in zip(units, written.errors, strict=True))
         if self._unwiped and (not self._waiting or self.commits >= self._wipe_at):
             self._wake.set()

@@ -26,6 +26,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--devices", type=int, default=500, help="devices in the swarms (default: 500)")
     parser.add_argument("--swarms", type=int, default=4, help="processes they are in (default: 4)")
     parser.add_argument("--faults", type=int, default=40, help="how many faults (default: 40)")
+    parser.add_argument(
+        "--type", default="failover", choices=["failover", "hot", "str"], help="master_type of the site"
+    )
     parser.add_argument("--seed", type=int, help="of the faults and the load (default: drawn, and printed)")
     parser.add_argument("--keep", type=Path, help="where logs, stores and facts are kept (default: after a failure)")
     parser.add_argument("--excuse", action="append", default=[], metavar="RULE", help="tell it, and do not fail for it")
@@ -34,8 +37,11 @@ def main(arguments: Sequence[str]) -> int:
         print("chaos: it takes root and network namespaces\n  try: sudo make chaos", file=sys.stderr)
         return 1
     seed = told.seed if told.seed is not None else secrets.randbelow(10**6)
-    terms = Terms(seed, told.minutes * 60, told.devices, told.faults, told.swarms, told.keep, frozenset(told.excuse))
+    terms = Terms(
+        seed, told.minutes * 60, told.devices, told.faults, told.swarms, told.type, told.keep, frozenset(told.excuse)
+    )
     counts = f"--minutes {told.minutes:g} --devices {told.devices} --swarms {told.swarms} --faults {told.faults}"
+    counts += f" --type {told.type}"
     print(f"seed {seed}: python -m tests.chaos --seed {seed} {counts}", flush=True)
     result = run(terms, lambda line: print(line, flush=True))
     print(f"faults: {', '.join(f'{count} {what}' for what, count in sorted(result.applied.items()))}")

@@ -37,6 +37,7 @@ class Terms:
     devices: int
     faults: int
     swarms: int = 4
+    master_type: str = "failover"
     keep: Path | None = None
     excused: frozenset[str] = frozenset()
     """Rules whose findings are told and do not fail the run."""
@@ -73,7 +74,7 @@ def run(terms: Terms, tell: Tell) -> Result:
     for fault in plan:
         tell(f"  {fault}")
     begun = time.monotonic()
-    with Network() as network, Plant(network, MEGABYTES) as plant:
+    with Network() as network, Plant(network, MEGABYTES, terms.master_type) as plant:
         tell(f"{terms.devices} devices join …")
         plant.establish(terms.devices, terms.swarms)
         tell(f"everybody is here after {time.monotonic() - begun:.0f} s; the faults begin")
@@ -103,7 +104,7 @@ class _Chaos:
         self._broker_kills: list[float] = []
         self.applied: Counter[str] = Counter()
         self.coordinator = Coordinator()
-        self._load = Load(self.coordinator, plant.socket_of, terms.seed, terms.swarms)
+        self._load = Load(self.coordinator, plant.socket_of, terms.seed, terms.swarms, terms.seconds)
 
     def go(self) -> None:
         """The faults, from the first to the undoing of the last."""
@@ -248,8 +249,9 @@ class _Chaos:
         if missing := self._plant.missing_swarms():
             return f"{missing} are not back"
         view = self._plant.station_view(SITE)
-        if (view.get("uplink") or {}).get("state") != "connected":
-            return "the gateway has no master"
+        links = (view.get("uplink") or {}).get("links", [])
+        if len(links) < len(MASTERS) or any(link["state"] != "connected" for link in links):
+            return f"the gateway has links that are {', '.join(link['state'] for link in links) or 'not there'}"
         for name in (*MASTERS, SITE):
             jobs = open_jobs(self._plant.store_of(name))
             if jobs:

@@ -33,6 +33,8 @@ PARTS = [
     "site-trust",
     "site-keys",
     "site-book",
+    "fence",
+    "marks",
     "api-tokens",
     "policy-notes",
     "collect",

@@ -110,6 +110,49 @@ def test_ignoring_and_replacing_mean_the_same_within_one_statement() -> None:
             assert content(one) == content(other)
 
 
+COUNT = "UPDATE b SET count = count + ? WHERE key = ?"
+
+
+def counted(sql: str, rows: list[tuple[Any, ...]]) -> tuple[int, list[Any]]:
+    """How many statements were started, and what is counted then."""
+    with closing(memory()) as connection:
+        connection.executemany("INSERT INTO b VALUES (?, 10)", [("x",), ("y",)])
+        seen: list[str] = []
+        connection.set_trace_callback(seen.append)
+        run(connection, sql, rows)
+        connection.set_trace_callback(None)
+        return len(seen), connection.execute("SELECT * FROM b").fetchall()
+
+
+def test_what_is_added_to_a_counter_is_added_once() -> None:
+    rows = [(number, "xyz"[number % 3]) for number in range(30)]
+    assert counted(COUNT, rows) == (3, [("x", 10 + sum(range(0, 30, 3))), ("y", 10 + sum(range(1, 30, 3)))])
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "UPDATE b SET count = count * 2 + ? WHERE key = ?",
+        "UPDATE b SET count = ? WHERE key = ?",
+        "UPDATE b SET count = count + ?, count = count + 0 WHERE key = ?",
+        COUNT + " AND count > 0",
+    ],
+)
+def test_what_is_more_than_adding_is_done_one_by_one(sql: str) -> None:
+    rows = [(number, "xy"[number % 2]) for number in range(30)]
+    with closing(memory()) as other:
+        other.executemany("INSERT INTO b VALUES (?, 10)", [("x",), ("y",)])
+        other.executemany(sql, rows)
+        assert counted(sql, rows) == (30, other.execute("SELECT * FROM b").fetchall())
+
+
+@pytest.mark.parametrize("odd", [(0.1, "x"), ("1", "x"), (1, b"x"), (None, "x")])
+def test_only_whole_numbers_are_summed(odd: tuple[Any, ...]) -> None:
+    assert counted(COUNT.replace("count + ?", "coalesce(count, 0) + coalesce(?, 0)"), [(1, "x"), (2, "x")])[0] == 2
+    if odd[0] is not None:
+        assert counted(COUNT, [(1, "x"), odd, (2, "x")])[0] == 3
+
+
 STATEMENTS = [
     PLAIN,
     "INSERT OR IGNORE INTO a (key, value) VALUES (?, ?)",
@@ -121,6 +164,7 @@ STATEMENTS = [
     "UPDATE b SET count = count + (SELECT count(*) FROM a) + ?2 WHERE key = ?1",
     "INSERT OR REPLACE INTO a (key, value) SELECT key, count * ?2 FROM b WHERE key = ?1",
     "DELETE FROM a WHERE key IN names AND key = ?1 AND ?2",
+    "UPDATE b SET count = count + ?2 WHERE key = ?1",
     "UPDATE b SET count = count + last_insert_rowid() + ?2 WHERE key = ?1",
 ]
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from device_agent.clock import Clock
 from device_agent.protocol import limits
 from device_agent.protocol.messages import Cancel
 from tests.peers.ports import EPOCH, Above, Below
@@ -215,6 +216,23 @@ async def test_feeding_a_master_again_over_the_same_connection_goes_on_behind_wh
     assert all(len(each.items["lisbon"]) == len(dict(each.items["lisbon"])) for each in above), "nothing twice"
 
 
+async def test_a_gateway_that_was_held_up_itself_does_not_take_its_masters_for_lost(
+    masters: list[PlayedMaster], below: Below
+) -> None:
+    async with uplink_part(below, *addresses(masters), **FAILOVER) as uplink:
+        await until(lambda: roles(uplink) == ["active", "standby", "standby"], what="three links")
+        clock = Clock()
+        end = clock.monotonic() + 0.8
+        while clock.monotonic() < end:
+            pass
+        heard = [len(master.heard) for master in masters]
+        await until(
+            lambda: all(len(master.heard) >= before + 3 for master, before in zip(masters, heard, strict=True)),
+            what="the echoes go on",
+        )
+        assert [master.hellos for master in masters] == [1, 1, 1]
+
+
 @pytest.mark.parametrize("master_type", ["str", "failover", "hot"])
 async def test_it_goes_on_for_ever_with_all_masters_away(
     master_type: str, masters: list[PlayedMaster], below: Below
@@ -300,7 +318,9 @@ async def test_a_store_that_goes_on_under_a_new_epoch_says_so_to_every_master(
         await until(lambda: roles(uplink) == ["active", "standby"], what="two links")
         masters[1].welcome = frames.SiteWelcome("played", {"returns": 7}, 0)
         await masters[1].say(frames.HelloAgain())
-        await until(lambda: len(below.epochs) == 2, what="the new epoch")
+        await until(lambda: below.reasons["false_position"], what="the refusal of what it cannot know")
+        assert len(below.epochs) == 2, "one that says so for ever is not believed for ever"
+        await until(lambda: roles(uplink)[0] == "active", what="the other master, which is not disturbed")
         masters[1].welcome = frames.SiteWelcome("played", {}, 0)
         await until(lambda: all(_epochs(master)[-1] == below.epoch for master in masters[:2]), what="two hellos")
         below.add(b"one")
