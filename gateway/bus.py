@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from device_agent.clock import Clock
 from device_agent.protocol import tags
 from device_agent.protocol.messages import Event, decode_stored, encode_value
 from gateway.metrics import Metrics
+from gateway.spool import ledger
 from gateway.spool.queue import Spool
+from gateway.spool.streams import CLASS_OF, Class
 from gateway.store.reader import Reader
 from gateway.store.writer import Statement, StoreFailed, Writer
 
@@ -36,10 +39,24 @@ class Subscriber:
     missed: int = 0
 
 
+def _is_not() -> bool:
+    """Where nobody looks after the disk."""
+    return False
+
+
 class Bus:
     """Live events to subscribers, and the newest ``KEPT_EVENTS`` on disk."""
 
-    def __init__(self, writer: Writer, reader: Reader, spool: Spool, metrics: Metrics, clock: Clock, site: str) -> None:
+    def __init__(
+        self,
+        writer: Writer,
+        reader: Reader,
+        spool: Spool,
+        metrics: Metrics,
+        clock: Clock,
+        site: str,
+        is_scarce: Callable[[], bool] = _is_not,
+    ) -> None:
         self._writer = writer
         self._reader = reader
         self._spool = spool
@@ -47,6 +64,8 @@ class Bus:
         self._clock = clock
         self._site = site
         self._subscribers: list[Subscriber] = []
+        self._is_scarce = is_scarce
+        self._unkept: Counter[tuple[Class, str]] = Counter()
         self._since_prune = 0
 
     @property
@@ -76,15 +95,36 @@ class Bus:
             await self.accept(events, upward=upward)
         except StoreFailed:
             self._metrics.add("events_lost_store", len(events))
+            if upward:
+                # In memory until the next commit that succeeds: then it is in the ledger.
+                reason = "disk_full" if self._is_scarce() else "store_failed"
+                self._unkept.update((CLASS_OF[row.stream], reason) for row in self._spool.encoded(events))
 
     async def accept(self, events: Sequence[Event], beside: Sequence[Statement] = (), *, upward: bool = True) -> None:
         """The same for events whose sender is told: ``beside`` is in the commit. Raises ``StoreFailed``."""
         if not events:
             return
-        await self._writer.commit([*self.keeping(events), *(self._spool.adding(events) if upward else []), *beside])
+        if upward and self._is_scarce():
+            raise StoreFailed("the disk is full", found="no room for events", hint="outstation check")
+        await self._commit([*self.keeping(events), *(self._spool.adding(events) if upward else []), *beside])
         self._spool.added()
         self.publish(events)
         await self.kept(len(events))
+
+    async def settle(self) -> None:
+        """Put into the ledger what could not be kept before."""
+        if self._unkept:
+            with suppress(StoreFailed):
+                await self._commit([])
+
+    async def _commit(self, statements: Sequence[Statement]) -> None:
+        unkept, self._unkept = self._unkept, Counter()
+        counted = [each for (name, reason), count in unkept.items() for each in ledger.lost(name, reason, count)]
+        try:
+            await self._writer.commit([*statements, *counted])
+        except StoreFailed:
+            self._unkept += unkept
+            raise
 
     async def kept(self, count: int) -> None:
         """So many events were put on disk: from time to time the oldest give way."""

@@ -15,6 +15,7 @@ from gateway.jobs.open_jobs import OpenJobs
 from gateway.metrics import Labelled, Metrics
 from gateway.spool.queue import Spool
 from gateway.store.aftermath import Aftermath
+from gateway.store.told import Marks
 from upstream.curve import CurveKeys, fingerprint
 
 
@@ -43,7 +44,13 @@ class StationFacts:
         open_jobs: OpenJobs,
         spool: Spool,
         metrics: Metrics,
+        marks: Marks,
+        aftermath: Aftermath,
+        is_scarce: Callable[[], bool],
     ) -> None:
+        self._is_scarce = is_scarce
+        self._aftermath = aftermath
+        self._marks = marks
         self._role = role
         self._name = name
         self._state_dir = state_dir
@@ -59,7 +66,6 @@ class StationFacts:
         self.uplink: Reporting | None = None
         self.broker: Reporting | None = None
         self.downlink: Reporting | None = None
-        self.aftermath: Aftermath | None = None
         self.sites_address: str | None = None
         self.enrolled: Callable[[], Iterable[Enrolled]] = tuple
 
@@ -127,9 +133,17 @@ class StationFacts:
         """What this station is in its fleet."""
         return self._authority.view()
 
+    def disk_is_full(self) -> bool:
+        """Whether the room that was kept for a full disk is in use."""
+        return self._is_scarce()
+
+    def twins(self) -> list[dict[str, Any]]:
+        """What masters say of another gateway with a copy of this store."""
+        return self._marks.views()
+
     def damage(self) -> dict[str, Any] | None:
         """What became of a store that was damaged."""
-        return self.aftermath.view() if self.aftermath is not None else None
+        return self._aftermath.view()
 
     def now(self) -> float:
         """The time that counts, which is never behind what was certainly signed."""

@@ -28,12 +28,13 @@ from gateway.audit.book import AuditBook
 from gateway.audit.policy_notes import PolicyNotes
 from gateway.audit.views import AuditViews
 from gateway.bus import Bus
-from gateway.checks import broker, disk, keys, refusals, store, trust, uplink
+from gateway.checks import broker, disk, keys, refusals, store, trust, twins, uplink
 from gateway.config import StationSettings
 from gateway.devices.api_tokens import ApiTokens
 from gateway.devices.authority import Authority
 from gateway.devices.enrolled import Enrolled
 from gateway.devices.epochs import Epochs
+from gateway.devices.fence import SiteFence
 from gateway.devices.fleet_revocation import FleetRevocation
 from gateway.devices.keyring import Keyring
 from gateway.devices.policy_file import PolicyHolder
@@ -66,12 +67,14 @@ from gateway.spool.received import SiteLedgers
 from gateway.store.aftermath import Aftermath
 from gateway.store.opening import open_store
 from gateway.store.reader import Reader
+from gateway.store.reserve import reserve_of
+from gateway.store.told import Marks
 from gateway.store.writer import Writer
 from upstream.curve import load_or_make
 from upstream.uplink import MasterAddress, masters_above
 
 Role = Literal["master", "gateway"]
-CHECKS = [disk.check, store.check, broker.check, trust.check, uplink.check, keys.check, refusals.check]
+CHECKS = [disk.check, store.check, broker.check, trust.check, uplink.check, twins.check, keys.check, refusals.check]
 
 
 class Rooms:
@@ -83,12 +86,13 @@ class Rooms:
     def __init__(self, role: Role, settings: StationSettings, state_dir: Path, clock: Clock) -> None:
         name, path = settings.name, state_dir / "station.sqlite"
         self.keys = load_or_make(state_dir / "curve.key")
+        reserve = self.reserve = reserve_of(state_dir)
         epoch = open_store(path, clock)
-        writer = self.writer = Writer(path)
+        writer = self.writer = Writer(path, reserve.release)
         reader = self.reader = Reader(path)
         metrics = self.metrics = Metrics(clock)
         spool = self.spool = spool_of(settings.spool, writer, reader, epoch)
-        bus = self.bus = Bus(writer, reader, spool, metrics, clock, name)
+        bus = self.bus = Bus(writer, reader, spool, metrics, clock, name, reserve.is_scarce)
         self.downlinks: dict[str, Downlink] = {}
         self.open_jobs = OpenJobs()
         self.audit = AuditBook(site=name, writer=writer, spool=spool, clock=clock)
@@ -128,6 +132,7 @@ class Rooms:
         self.site_book = SiteBook(
             writer=writer, reader=reader, bus=bus, registry=self.registry, site_keys=self.site_keys, clock=clock
         )
+        self.fence, self.marks, self.aftermath, self.retention = self._guards(settings, path, clock)
         self.fleet_revocation = FleetRevocation(
             authority=self.authority,
             reject_site=lambda site: self.site_keys.reject(site, None),
@@ -260,15 +265,9 @@ class Rooms:
             open_jobs=self.open_jobs,
             spool=spool,
             metrics=metrics,
-        )
-        self.aftermath = self.facts.aftermath = Aftermath(
-            station=name, path=path, writer=writer, reader=reader, bus=bus, clock=clock
-        )
-        self.retention = Retention(
-            writer=writer,
-            keep_seconds=settings.jobs.keep_hours * 3600.0,
-            keep_audit_seconds=settings.audit.keep_days * 86_400.0,
-            clock=clock,
+            marks=self.marks,
+            aftermath=self.aftermath,
+            is_scarce=reserve.is_scarce,
         )
         self.views = JobViews(open_jobs=self.open_jobs, reader=reader, site_book=self.site_book, clock=clock)
         self.intake = Intake(self.acceptance, self.delivery, clock)
@@ -276,18 +275,39 @@ class Rooms:
         self.registry.ask_accepted(lambda site: self.site_keys.of_site(site) is not None)
         self.site_book.on_up(self.branches.site_up, self.branches.site_stands_by)
 
+    def _guards(
+        self, settings: StationSettings, path: Path, clock: Clock
+    ) -> tuple[SiteFence, Marks, Aftermath, Retention]:
+        """What looks after the store: copies of it, damage to it, a full disk, and what is old in it."""
+        name, writer, reader, bus = settings.name, self.writer, self.reader, self.bus
+        self.reserve.catch_up = bus.settle
+        return (
+            SiteFence(writer=writer, reader=reader, bus=bus, clock=clock, site_book=self.site_book),
+            Marks(site=name, writer=writer, reader=reader, bus=bus, clock=clock),
+            Aftermath(station=name, path=path, writer=writer, reader=reader, bus=bus, clock=clock),
+            Retention(
+                writer=writer,
+                keep_seconds=settings.jobs.keep_hours * 3600.0,
+                keep_audit_seconds=settings.audit.keep_days * 86_400.0,
+                clock=clock,
+            ),
+        )
+
     def parts_before_recovery(self) -> list[Part]:
         """What must know its own past before jobs are taken up again."""
         return [
             self.writer,
             self.reader,
             self.spool,
+            self.reserve,
             self.authority,
             self.epochs,
             self.registry,
             self.site_trust,
             self.site_keys,
             self.site_book,
+            self.fence,
+            self.marks,
             self.tokens,
             self.policy_notes,
         ]
@@ -330,6 +350,7 @@ class Rooms:
                 site_book=self.site_book,
                 site_keys=self.site_keys,
                 revocation=self.fleet_revocation,
+                fence=self.fence,
             ).operations(),
             *FleetApi(self.authority).operations(),
             *AuditApi(AuditViews(self.reader)).operations(),

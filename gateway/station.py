@@ -175,7 +175,9 @@ class Station:
             refusals=rooms.metrics,
             clock=self._clock,
             trust=rooms.site_trust,
+            fence=rooms.fence,
         )
+        rooms.fence.on_unfenced(sites.unfenced)
         rooms.downlinks[sites.name] = sites
         rooms.site_keys.on_change(sites.keys_changed)
         sites.on_reseal(rooms.branches.reseal_for)
@@ -195,6 +197,7 @@ class Station:
             refusals=rooms.metrics,
             clock=self._clock,
             trust=rooms.standing,
+            marks=rooms.marks,
             rules=UplinkRules(
                 master_type=self._settings.master_type,
                 master_alive_interval=self._settings.master_alive_interval,

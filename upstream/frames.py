@@ -1,9 +1,9 @@
 """Messages on the uplink: typed, bounded msgpack, one ZeroMQ frame each. Pure.
 
 A site speaks ``SiteHello``, ``SiteRole``, ``Batch``, ``LedgerReport``, ``DeviceRecords``, ``SiteTells``, ``Reseal``,
-``Echo`` and ``Bye``. A master answers ``SiteWelcome`` or ``SiteRefused``, ``HelloAgain``, ``Confirmed``,
-``RecordsConfirmed`` and ``EchoReply``, says whom to believe (``SiteTrust``), and sends ``SiteJob`` and ``Cancel``.
-What both say of a job's story is in ``story_frames``.
+``Echo`` and ``Bye``. A master answers ``SiteWelcome`` or ``SiteRefused`` (and tells the other ``Twin``),
+``HelloAgain``, ``Confirmed``, ``RecordsConfirmed`` and ``EchoReply``, says whom to believe (``SiteTrust``), and sends
+``SiteJob`` and ``Cancel``. What both say of a job's story is in ``story_frames``.
 
 Proofs travel as the bytes they are; who believes them checks them (``device_agent.trust``), not these frames.
 """
@@ -33,6 +33,7 @@ from device_agent.protocol.messages import (
     decode_value,
 )
 from upstream.story_frames import AskJob, Story, StoryTaken, UnknownJob
+from upstream.twin_frames import MARKS, Mark, Twin
 
 PROTOCOL = 3
 
@@ -60,6 +61,7 @@ class SiteHello(Struct, frozen=True, kw_only=True, tag="site_hello"):
     """A site that connected. ``epoch`` names its store: sequences are only comparable within one epoch.
 
     ``request`` is what it asks a site certificate with, ``certificate`` the newest one it has; empty for none.
+    ``marks`` are those this store has used with this master (``twins``), ``fresh`` that none of them was welcome yet.
     """
 
     protocol: Annotated[int, Meta(ge=1, le=255)]
@@ -68,6 +70,8 @@ class SiteHello(Struct, frozen=True, kw_only=True, tag="site_hello"):
     release: Label
     request: Certificate = b""
     certificate: Certificate = b""
+    marks: Annotated[list[Mark], Meta(max_length=MARKS)] = []
+    fresh: bool = False
 
 
 class Batch(Struct, frozen=True, tag="batch"):
@@ -212,6 +216,8 @@ class SiteWelcome(Struct, frozen=True, tag="site_welcome"):
     positions: Annotated[dict[Stream, Sequence], Meta(max_length=len(STREAMS))]
     """The last sequence on disk here, of each stream; what is not in it starts at 0."""
     revision: Sequence
+    renew: bool = False
+    """Whether it shares its epoch with another and has to take a new one."""
 
 
 class SiteRefused(Struct, frozen=True, tag="site_refused"):
@@ -220,9 +226,11 @@ class SiteRefused(Struct, frozen=True, tag="site_refused"):
     ``revocations`` go with a key that was turned away: it may be among them, and who is at its site must hear of it.
     """
 
-    state: Literal["pending", "rejected", "denied", "unsupported"]
+    state: Literal["pending", "rejected", "denied", "unsupported", "fenced"]
     reason: Annotated[str, Meta(max_length=512)]
     revocations: Annotated[list[Proof], Meta(max_length=2048)] = []
+    mark: Annotated[bytes, Meta(max_length=16)] = b""
+    """With ``fenced``: the mark of whom was welcome last."""
 
 
 class HelloAgain(Struct, frozen=True, tag="hello_again"):
@@ -280,6 +288,7 @@ FromSite = (
 FromMaster = (
     SiteWelcome
     | SiteRefused
+    | Twin
     | HelloAgain
     | Confirmed
     | RecordsConfirmed

@@ -17,15 +17,17 @@ import zmq.asyncio
 
 from device_agent import __version__
 from device_agent.backoff import Backoff
-from device_agent.errors import OutstationError, Refused
+from device_agent.errors import Refused
 from device_agent.protocol.links import Parcel
 from device_agent.protocol.messages import Cancel
-from upstream import frames
+from upstream import frames, twins
 from upstream.dealer import LinkLost, connected_dealer
 from upstream.item_sender import ItemSender
 from upstream.ledger_sender import report_ledger
 from upstream.link_terms import Ends, Spawn
+from upstream.record_sender import RecordSender
 from upstream.story_frames import AskJob, StoryTaken
+from upstream.twin_frames import Twin
 
 log = logging.getLogger(__name__)
 
@@ -74,10 +76,8 @@ class Link:
         self._hung_up = asyncio.Event()
         self._why = ""
         self._role_changed = asyncio.Event()
-        self._records_changed = asyncio.Event()
         self._trust_changed = asyncio.Event()
-        self._records_confirmed = 0
-        self._records_confirmation = asyncio.Event()
+        self._records = RecordSender(ends.roll, ends.outgoing)
         self._reseals: asyncio.Queue[frames.Reseal] = asyncio.Queue(maxsize=RESEALS_QUEUED)
         self._items = ItemSender(ends.outgoing, ends.budget, key)
         self._sender: asyncio.Task[None] | None = None
@@ -140,7 +140,7 @@ class Link:
 
     def records_news(self) -> None:
         """The registry has changed."""
-        self._records_changed.set()
+        self._records.news()
 
     def trust_news(self) -> None:
         """What this master must know of the site has changed; one that has not let it in may do so now."""
@@ -203,7 +203,7 @@ class Link:
                 session.create_task(self._follow_role(session), name="uplink/role")
                 session.create_task(self._items.let_go(), name="uplink/let-go")
                 session.create_task(report_ledger(self._ends.outgoing, self.key, self._send), name="uplink/ledger")
-                session.create_task(self._send_records(), name="uplink/records")
+                session.create_task(self._records.run(self._send), name="uplink/records")
                 session.create_task(self._echo(), name="uplink/echo")
         except* LinkLost as lost:
             self.last_error = str(lost.exceptions[0])
@@ -233,7 +233,7 @@ class Link:
         self._set_state("connecting")
         self._socket = connected_dealer(context, self._ends.keys, self.address, self.key)
         self._said = self._hello()
-        await self._send(self._said)
+        await self._send(await twins.said(self._ends.marks, self.key, self._said))
         patience, silence = HELLO_SECONDS, f"no answer in {HELLO_SECONDS:.0f} s"
         while True:
             try:
@@ -245,6 +245,7 @@ class Link:
                 break
             if isinstance(answer, frames.SiteRefused):
                 await self._hear_refusal(answer)
+                await twins.heard(self._ends.marks, self.key, self._ends.outgoing, answer)
                 if answer.state == "pending":
                     self.last_error = answer.reason
                     self._set_state("pending")
@@ -256,7 +257,7 @@ class Link:
                 raise LinkLost(f"{answer.state}: {answer.reason}")
             self._ends.refusals.refused("uplink", "before_welcome", self.address)
         await self._begin(answer)
-        self._records_confirmed = answer.revision
+        self._records.begin(answer.revision)
         self._heard = self._welcomed_at = self._ends.clock.monotonic()
         self.last_error = ""
         self.up = True
@@ -267,6 +268,7 @@ class Link:
     async def _begin(self, welcome: frames.SiteWelcome) -> None:
         """Go on where the master says; it may make the store go on under a new epoch once, not again and again."""
         ends = self._ends
+        await twins.heard(ends.marks, self.key, ends.outgoing, welcome)
         if self._new_to_it == ends.outgoing.epoch and (welcome.revision or any(welcome.positions.values())):
             ends.refusals.refused("uplink", "false_position", self.address)
             raise LinkLost("the master claims to know a store that it was never told of")
@@ -323,8 +325,7 @@ class Link:
                 case frames.Confirmed() as confirmed:
                     self._items.confirmed(confirmed)
                 case frames.RecordsConfirmed(revision=revision):
-                    self._records_confirmed = max(self._records_confirmed, revision)
-                    self._records_confirmation.set()
+                    self._records.confirmed(revision)
                 case frames.SiteTrust() as trust:
                     if ends.trust is not None:
                         await ends.trust.told(trust, self.address)
@@ -339,8 +340,8 @@ class Link:
                 case StoryTaken():
                     if ends.stories is not None:
                         ends.stories.taken(self.key)
-                case frames.EchoReply() | frames.SiteWelcome():
-                    pass
+                case Twin() | frames.EchoReply() | frames.SiteWelcome() as aside:
+                    await twins.overheard(ends.marks, self.key, aside)
 
     async def _hear_refusal(self, refused: frames.SiteRefused) -> None:
         """Who turns us away may have revoked our key: that is heard all the same, and judged like any proof."""
@@ -382,24 +383,6 @@ class Link:
     async def _send_reseals(self) -> None:
         while True:
             await self._send(await self._reseals.get())
-
-    async def _send_records(self) -> None:
-        ends = self._ends
-        while True:
-            self._records_changed.clear()
-            try:
-                records = await ends.roll.records_after(self._records_confirmed)
-            except OutstationError as error:
-                raise LinkLost(f"the registry cannot be read: {error.what}") from None
-            if not records:
-                await self._records_changed.wait()
-                continue
-            self._records_confirmation.clear()
-            await self._send(frames.DeviceRecords(ends.outgoing.epoch, records))
-            # One page under way: a registry is state, and a later page would only repeat what this one settles.
-            while self._records_confirmed < records[-1].revision:
-                await self._records_confirmation.wait()
-                self._records_confirmation.clear()
 
     async def _echo(self) -> None:
         nonce = 0

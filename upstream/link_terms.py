@@ -11,7 +11,7 @@ from device_agent.clock import Clock
 from upstream.curve import CurveKeys
 from upstream.cutting import Cut
 from upstream.link_budget import LinkBudget
-from upstream.ports import JobIntake, Outgoing, Refusals, Roll, StoryTeller, TrustAbove
+from upstream.ports import JobIntake, Marks, Outgoing, Refusals, Roll, StoryTeller, TrustAbove
 
 Spawn = Callable[[Coroutine[Any, Any, None], str], "asyncio.Task[None]"]
 
@@ -29,6 +29,7 @@ class Ends:
     clock: Clock
     trust: TrustAbove | None
     stories: StoryTeller | None
+    marks: Marks | None
     budget: LinkBudget
     cut: Cut
     echo_every: float

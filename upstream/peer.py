@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 from device_agent.protocol import limits
 from upstream import frames
-from upstream.ports import Inbox
+from upstream.curve import fingerprint
+from upstream.ports import Inbox, KeyState
 from upstream.story_frames import Story, StoryTaken, UnknownJob
 
 QUEUED_FRAMES = limits.BATCHES_IN_FLIGHT * 4
@@ -24,13 +25,9 @@ class Peer:
     """One connection of a site, from its hello on."""
 
     identity: bytes
-    site: str
     key: str
     address: str
-    epoch: str
-    release: str
-    request: bytes
-    certificate: bytes
+    hello: frames.SiteHello
     accepted: bool
     heard: float
     work: asyncio.Queue[Work | None] = field(default_factory=lambda: asyncio.Queue(maxsize=QUEUED_FRAMES))
@@ -39,10 +36,22 @@ class Peer:
     chain: dict[frames.Stream, int] = field(default_factory=dict)
     """The last sequence of each stream that came on this connection."""
     welcome: bool = False
+    renew: bool = False
+    """Whether its welcome asks it to take a new epoch."""
     active: bool = False
     """Whether it says that this master gets its spool."""
     told: frames.SiteTrust = field(default_factory=frames.SiteTrust)
     """What it was told of whom to believe, since it is welcome."""
+
+    @property
+    def site(self) -> str:
+        """The site it says it is."""
+        return self.hello.site
+
+    @property
+    def epoch(self) -> str:
+        """Names its store."""
+        return self.hello.epoch
 
 
 async def nobody_seals(site: str, jid: str, reason: str) -> None:
@@ -56,3 +65,18 @@ async def keep_story(inbox: Inbox, site: str, frame: Story | UnknownJob) -> Stor
     else:
         await inbox.unknown_job(site, frame.jid)
     return StoryTaken(frame.jid)
+
+
+def refusal_words(state: KeyState, peer: Peer, station: str, *, revoked: bool) -> str:
+    """What a site is told whose key is not accepted."""
+    match state:
+        case "pending":
+            print_of = fingerprint(peer.key)
+            return f"accept it on {station}: outstation keys accept {peer.site} (fingerprint {print_of})"
+        case "rejected":
+            return f"the key was {'revoked' if revoked else 'rejected'} on {station}"
+        case _:
+            return (
+                f"{station} has accepted another key or another identity for site {peer.site},"
+                " or reaches it through a relay"
+            )

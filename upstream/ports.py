@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from device_agent.protocol.links import Parcel
-from upstream.frames import DeviceRecord, LedgerRow, SiteTrust, Stream, Told
+from upstream.frames import DeviceRecord, LedgerRow, SiteHello, SiteTrust, Stream, Told
 from upstream.story_frames import Story, UnknownJob
 
 KeyState = Literal["pending", "accepted", "rejected", "denied"]
@@ -54,6 +55,38 @@ class Outgoing(Protocol):
 
     async def renew_epoch(self) -> None:
         """Number from now on under another name."""
+
+
+class Marks(Protocol):
+    """A gateway's marks, by which a master tells it from a copy of its store (``twins``)."""
+
+    async def next(self, master: str) -> tuple[list[bytes], bool]:
+        """The marks for a hello to the master with this key, all on disk; and whether none was welcome yet."""
+
+    async def welcomed(self, master: str, name: str) -> None:
+        """The master with this key and name has let the newest of them in."""
+
+    async def fenced(self, master: str, mark: bytes, reason: str) -> None:
+        """The master says that another was welcome with this mark."""
+
+    async def twin(self, master: str, address: str) -> None:
+        """The master says that another gateway came with a copy of this store."""
+
+
+class Fence(Protocol):
+    """What a master keeps of the marks of its sites."""
+
+    async def judge(self, site: str, hello: SiteHello, address: str) -> Entry:
+        """Whether this is the gateway that was welcome last; what is decided is on disk."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Whether a gateway is let in, and whether it has to take a new epoch; else what to tell it."""
+
+    refused: str = ""
+    mark: bytes = b""
+    renew: bool = False
 
 
 class Roll(Protocol):

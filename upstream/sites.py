@@ -22,11 +22,13 @@ from device_agent.protocol import limits
 from device_agent.protocol.links import Parcel
 from device_agent.protocol.messages import Cancel
 from upstream import frames
-from upstream.curve import CurveKeys, ZapAnswerer, fingerprint
-from upstream.peer import QUEUED_FRAMES, Peer, keep_story, nobody_seals
-from upstream.ports import Admission, AskSeal, Inbox, KeyState, Refusals, SiteWatch, TrustBelow
+from upstream.curve import CurveKeys, ZapAnswerer
+from upstream.peer import QUEUED_FRAMES, Peer, keep_story, nobody_seals, refusal_words
+from upstream.ports import Admission, AskSeal, Fence, Inbox, KeyState, Refusals, SiteWatch, TrustBelow
 from upstream.router import bound_router
 from upstream.story_frames import AskJob, Story, UnknownJob
+from upstream.twin_frames import Twin
+from upstream.twins import judged
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +57,7 @@ class Sites(Part):
         refusals: Refusals,
         clock: Clock,
         trust: TrustBelow | None = None,
+        fence: Fence | None = None,
     ) -> None:
         self._station = station
         self._listen = listen
@@ -65,6 +68,7 @@ class Sites(Part):
         self._refusals = refusals
         self._clock = clock
         self._trust = trust
+        self._fence = fence
         self._ask_seal: AskSeal = nobody_seals
         self._peers: dict[bytes, Peer] = {}
         self._by_site: dict[str, Peer] = {}
@@ -213,18 +217,8 @@ class Sites(Part):
                     raise Refused("flooding", f"more than {QUEUED_FRAMES} frames wait for a commit") from None
 
     async def _hello(self, identity: bytes, key: str, address: str, hello: frames.SiteHello) -> None:
-        peer = Peer(
-            identity=identity,
-            site=hello.site,
-            key=key,
-            address=address,
-            epoch=hello.epoch,
-            release=hello.release,
-            request=hello.request,
-            certificate=hello.certificate,
-            accepted=False,
-            heard=self._clock.monotonic(),
-        )
+        now = self._clock.monotonic()
+        peer = Peer(identity=identity, key=key, address=address, hello=hello, accepted=False, heard=now)
         if hello.protocol != frames.PROTOCOL:
             await self._send(
                 peer,
@@ -249,23 +243,21 @@ class Sites(Part):
             self._refusals.refused("uplink", "quarantine_full", waiting[0].address)
 
     async def _admit(self, peer: Peer) -> None:
-        state = await self._admission.judge(peer.site, peer.key, peer.address, peer.request, peer.certificate)
+        state = await self._admission.judge(
+            peer.site, peer.key, peer.address, peer.hello.request, peer.hello.certificate
+        )
         if state != "accepted":
             if peer.accepted:
                 self._drop(peer, f"its key is {state}")
-            reason = {
-                "pending": f"accept it on {self._station}: outstation keys accept {peer.site}"
-                f" (fingerprint {fingerprint(peer.key)})",
-                "rejected": f"the key was {'revoked' if self._admission.revoked(peer.key) else 'rejected'}"
-                f" on {self._station}",
-                "denied": f"{self._station} has accepted another key or another identity for site {peer.site},"
-                " or reaches it through a relay",
-            }[state]
+            reason = refusal_words(state, peer, self._station, revoked=self._admission.revoked(peer.key))
             await self._send(peer, frames.SiteRefused(state, reason, self._revocations(peer.site, state)))
             return
-        if peer.accepted or self._peers.get(peer.identity) is not peer:
-            # Dropped while it was judged, or welcome already.
-            return
+        fenced = None if peer.accepted else await judged(self._fence, peer)
+        if fenced is not None:
+            await self._send(peer, fenced)
+            await self._send_to(peer.site, Twin(peer.address))
+        if fenced is not None or peer.accepted or self._peers.get(peer.identity) is not peer:
+            return  # dropped while it was judged, or welcome already
         earlier = self._by_site.get(peer.site)
         if earlier is not None:
             self._drop(earlier, "it connected again")
@@ -273,6 +265,12 @@ class Sites(Part):
         self._by_site[peer.site] = peer
         worker = self.spawn(self._work(peer, self._workers.get(peer.site)), f"work/{peer.site}")
         self._workers[peer.site] = worker
+
+    async def unfenced(self, site: str) -> None:
+        """Another gateway of this site is let in from now on: who is connected says hello again, and so does it."""
+        for peer in [peer for peer in self._peers.values() if peer.site == site]:
+            self._drop(peer, "another gateway of this site was let in")
+            await self._answer(peer.identity, frames.HelloAgain())
 
     def _revocations(self, site: str, state: KeyState) -> list[bytes]:
         return self._trust.tells(site).revocations if self._trust is not None and state == "rejected" else []
@@ -286,12 +284,12 @@ class Sites(Part):
         try:
             positions, revision = await self._inbox.position(peer.site, peer.epoch)
             peer.positions = Counter(positions)
-            await self._send(peer, frames.SiteWelcome(self._station, positions, revision))
+            await self._send(peer, frames.SiteWelcome(self._station, positions, revision, peer.renew))
             if self._by_site.get(peer.site) is not peer:
                 return
             # First whom to believe, then the jobs.
             await self._begin_trust(peer)
-            await self._watch.site_up(peer.site, peer.release, peer.address)
+            await self._watch.site_up(peer.site, peer.hello.release, peer.address)
             while (frame := await peer.work.get()) is not None:
                 try:
                     if isinstance(frame, frames.Batch):

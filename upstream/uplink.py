@@ -23,7 +23,7 @@ from upstream.cutting import Cut
 from upstream.link import Link
 from upstream.link_budget import LinkBudget
 from upstream.link_terms import Ends
-from upstream.ports import JobIntake, Outgoing, Refusals, Roll, StoryTeller, TrustAbove
+from upstream.ports import JobIntake, Marks, Outgoing, Refusals, Roll, StoryTeller, TrustAbove
 
 log = logging.getLogger(__name__)
 
@@ -84,6 +84,7 @@ class Uplink(Part):
         clock: Clock,
         trust: TrustAbove | None = None,
         stories: StoryTeller | None = None,
+        marks: Marks | None = None,
         rules: UplinkRules = UplinkRules(),
     ) -> None:
         limit = failover.silence_limit(echo_seconds, rules.master_alive_interval, rules.master_type)
@@ -97,6 +98,7 @@ class Uplink(Part):
             clock=clock,
             trust=trust,
             stories=stories,
+            marks=marks,
             budget=LinkBudget(rules.max_bytes_per_second, clock),
             cut=Cut(clock),
             echo_every=failover.echo_every(echo_seconds, limit),

@@ -8,6 +8,7 @@ import msgspec
 
 from device_agent.errors import NotFound
 from gateway.api.operation import Answer, Asked, Operation
+from gateway.devices.fence import SiteFence
 from gateway.devices.fleet_revocation import FleetRevocation
 from gateway.devices.site_keys import SiteKeys
 from gateway.devices.sites import SiteBook
@@ -22,7 +23,10 @@ class Reason(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class SitesApi:
     """Operations on sites."""
 
-    def __init__(self, *, site_book: SiteBook, site_keys: SiteKeys, revocation: FleetRevocation) -> None:
+    def __init__(
+        self, *, site_book: SiteBook, site_keys: SiteKeys, revocation: FleetRevocation, fence: SiteFence
+    ) -> None:
+        self._fence = fence
         self._revocation = revocation
         self._site_book = site_book
         self._site_keys = site_keys
@@ -41,7 +45,18 @@ class SitesApi:
                 action="sites.revoke",
                 own_row=True,
             ),
+            Operation(
+                "POST",
+                "/sites/{site}/unfence",
+                "Of two gateways with copies of one store, let in the one that is fenced",
+                self._unfence,
+                action="sites.unfence",
+            ),
         ]
+
+    async def _unfence(self, asked: Asked) -> Answer:
+        await self._fence.unfence(asked.path["site"])
+        return {"site": asked.path["site"], "state": "unfenced"}
 
     async def _list(self, _: Asked) -> Answer:
         return {"sites": self._site_book.views()}

@@ -73,6 +73,8 @@ def renew_store(store: Path, told: Restoration) -> None:
         connection.execute("BEGIN IMMEDIATE")
         # Masters have had items under the numbers that come next: another name for whoever numbers them.
         connection.execute("UPDATE station SET value = ? WHERE key = 'epoch'", (secrets.token_hex(8),))
+        # By another name it is another store to them, and none that was copied.
+        connection.execute("DELETE FROM marks")
         # Nobody here knows what became of these: they are asked after and never started, and end as the rest did.
         connection.execute("UPDATE jobs SET deadline = accepted WHERE closed IS NULL")
         connection.execute(

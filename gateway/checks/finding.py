@@ -41,6 +41,12 @@ class Facts(Protocol):
     def fleet_view(self) -> dict[str, Any]:
         """What this station is in its fleet, as the API shows it."""
 
+    def disk_is_full(self) -> bool:
+        """Whether the room that was kept for a full disk is in use."""
+
+    def twins(self) -> list[dict[str, Any]]:
+        """What masters say of another gateway with a copy of this store."""
+
     def damage(self) -> dict[str, Any] | None:
         """What became of a store that was damaged; None when it was not."""
 

@@ -168,6 +168,10 @@ class StationClient:
         """Put a site's gateway out for good. Raises ``NotFound``."""
         return self._ask("POST", f"/sites/{quote(site, safe='')}/revoke", views.Revoked, body={"why": why})
 
+    def unfence_site(self, site: str) -> views.Revoked:
+        """Let in the gateway of a site that is fenced. Raises ``NotFound``."""
+        return self._ask("POST", f"/sites/{quote(site, safe='')}/unfence", views.Revoked)
+
     def keys(self) -> key_views.KeyPage:
         """The keys of sites and devices, and the station's own; one page. ``key_client`` asks for more."""
         return self._ask("GET", "/keys", key_views.KeyPage)

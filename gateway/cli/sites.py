@@ -15,6 +15,7 @@ from gateway.cli.text import safe
 
 if TYPE_CHECKING:
     from gateway.cli.client import StationClient
+    from gateway.cli.views import SiteView
 
 app = noun(
     HelpText(
@@ -34,7 +35,8 @@ LIST = HelpText(
     explained={
         "Columns": {
             "site": "the site's name",
-            "state": "connected, or dark when nothing is heard of it",
+            "state": "connected, or dark when nothing is heard of it; fenced: a second gateway with a copy of its store"
+            " knocks and is not let in",
             "role": "active: the site sends everything here; standby: to another master, but takes jobs from here",
             "since": "since when it is so",
             "last seen": "when it was last heard",
@@ -63,7 +65,7 @@ def list_sites(context: typer.Context, as_json: Json = False) -> int:
     rows = [
         (
             safe(site.site),
-            ("connected", "green") if site.connected else ("dark", "magenta"),
+            _state(site),
             safe(site.role or "-"),
             output.age(site.since, "-"),
             output.age(site.last_seen),
@@ -104,7 +106,12 @@ def show(
         output.facts(
             [
                 ("site", safe(found.site)),
-                ("state", "connected" if found.connected else "dark"),
+                ("state", _state(found)[0]),
+                *(
+                    [("fenced", f"{safe(found.twin.address)}, {number(found.twin.count)} times")]
+                    if found.twin is not None and found.twin.address
+                    else []
+                ),
                 ("role", safe(found.role or "-")),
                 ("since", output.time(found.since, "-")),
                 ("last seen", output.time(found.last_seen)),
@@ -152,6 +159,34 @@ def revoke(
     return EXIT_OK
 
 
+UNFENCE = HelpText(
+    purpose="Of two gateways that run with copies of one store, let in the one that is fenced.",
+    details="It begins under a new name for its sequences, and so brings what it has beside what the other brought. "
+    "The other is fenced in its turn, if it still runs. Stop the wrong one first.",
+    examples=[
+        ("outstation sites unfence lisbon", "the one that knocks is the right one"),
+        ("outstation sites unfence lisbon --json", "the same, for a script"),
+    ],
+    exits=ASKING,
+)
+
+
+@verb(app, "unfence", UNFENCE)
+def unfence(
+    context: typer.Context,
+    site: Annotated[str, typer.Argument(metavar="SITE", help="the site's name", autocompletion=completion.site_names)],
+    as_json: Json = False,
+) -> int:
+    """Let the fenced gateway in."""
+    output = invocation(context).output
+    done = invocation(context).client().unfence_site(site)
+    if as_json:
+        output.record("site", done)
+    else:
+        output.line(f"unfenced {safe(site)}: the gateway that knocks is let in, the one that was is not")
+    return EXIT_OK
+
+
 TOKEN = HelpText(
     purpose="Print the token with which gateways find this master.",
     details="It names the fleet, this master's key and its addresses, and holds nothing secret: who joins with "
@@ -189,6 +224,12 @@ def token(
     output.note(f"fleet {safe(found.root)} at {safe(', '.join(found.addresses))}")
     output.note("on the gateway:  outstation gateway join 'TOKEN'   and here then:  outstation keys accept SITE")
     return EXIT_OK
+
+
+def _state(site: SiteView) -> tuple[str, str]:
+    """How a site stands, with its colour."""
+    words, colour = ("connected", "green") if site.connected else ("dark", "magenta")
+    return (f"{words}, fenced", "red") if site.twin is not None and site.twin.address else (words, colour)
 
 
 def _with_devices(client: StationClient, site: str) -> str:

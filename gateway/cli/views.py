@@ -122,6 +122,14 @@ class DeviceView(Struct, frozen=True):
     """What the device says that it refused since it started, by reason."""
 
 
+class Twin(Struct, frozen=True):
+    """A second gateway with a copy of a site's store, which is fenced."""
+
+    address: str = ""
+    seen: float | None = None
+    count: int = 0
+
+
 class SiteView(Struct, frozen=True):
     """A site under a master; ``role`` is active when this master gets its spool, or standby."""
 
@@ -136,10 +144,11 @@ class SiteView(Struct, frozen=True):
     fingerprint: str | None = None
     address: str | None = None
     confirmed: dict[str, int] = {}
+    twin: Twin | None = None
 
 
 class Revoked(Struct, frozen=True):
-    """A site that was put out."""
+    """A site about which something was decided."""
 
     site: str
     state: str

@@ -55,6 +55,11 @@ async def _nobody(site: str) -> None:
     """Until somebody asks to be told."""
 
 
+def _nothing(_: str) -> dict[str, Any]:
+    """Until somebody knows."""
+    return {}
+
+
 class SiteBook(Part):
     """What is known of each site."""
 
@@ -72,6 +77,7 @@ class SiteBook(Part):
         self._sites: dict[str, Site] = {}
         self._on_up: Callable[[str], Awaitable[None]] = _nobody
         self._on_standby: Callable[[str], Coroutine[Any, Any, None]] = _nobody
+        self._twin_of: Callable[[str], dict[str, Any]] = _nothing
 
     async def open(self) -> None:
         """Load the sites; all are dark until heard."""
@@ -93,6 +99,10 @@ class SiteBook(Part):
         """Call with a site's name whenever it is welcome; ``standby`` when its spool goes elsewhere from then on."""
         self._on_up = call
         self._on_standby = standby
+
+    def ask_twins(self, call: Callable[[str], dict[str, Any]]) -> None:
+        """Ask for what is known of a second gateway of a site."""
+        self._twin_of = call
 
     def get(self, site: str) -> Site:
         """What is known of a site; a new one is dark and has sent nothing."""
@@ -169,6 +179,7 @@ class SiteBook(Part):
             "version": entry.release,
             "fingerprint": key.view()["fingerprint"] if key else "",
             "address": entry.address,
+            "twin": self._twin_of(site) or None,
             "confirmed": dict(entry.positions),
         }
 

@@ -28,6 +28,7 @@ class Aftermath(Part):
     """Tells masters of a salvage, and keeps the damaged file for a time."""
 
     name: ClassVar[str] = "aftermath"
+    drain_seconds: ClassVar[float] = 0.5
 
     def __init__(self, *, station: str, path: Path, writer: Writer, reader: Reader, bus: Bus, clock: Clock) -> None:
         self._station = station

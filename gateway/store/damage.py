@@ -24,6 +24,10 @@ _PRIMARY = frozenset({11, 26})
 _READING = frozenset({266, 522, 8202, 8458})
 """SQLITE_IOERR_READ, _SHORT_READ, _DATA and _CORRUPTFS: the disk does not give back what was written."""
 
+_FULL = 13
+_MAPPING = frozenset({4874, 5386})
+"""SQLITE_IOERR_SHMSIZE and _SHMMAP: no room for the index of the log."""
+
 ROW = "damage"
 """Its key in the table ``station``."""
 
@@ -94,6 +98,12 @@ def is_damage(error: BaseException) -> bool:
     """Whether an error of SQLite means that the file is not what was written to it."""
     code = getattr(error, "sqlite_errorcode", None)
     return isinstance(error, sqlite3.Error) and code is not None and (code & 0xFF in _PRIMARY or code in _READING)
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether an error of SQLite means that the disk has no room."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return isinstance(error, sqlite3.Error) and code is not None and (code & 0xFF == _FULL or code in _MAPPING)
 
 
 def mark_path(path: Path) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import secrets
@@ -10,7 +11,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Final
 
-from device_agent.errors import ConfigInvalid
+from device_agent.errors import ConfigInvalid, StationFailed
+from gateway.store.damage import is_full
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +61,15 @@ def migrate(path: Path) -> str:
         (epoch,) = connection.execute("SELECT value FROM station WHERE key = 'epoch'").fetchone()
         return str(epoch)
     except (sqlite3.DatabaseError, OSError) as error:
+        if is_full(error) or (isinstance(error, OSError) and error.errno == errno.ENOSPC):
+            # Not a matter of settings: the next start may find room.
+            raise StationFailed(
+                "the disk is full",
+                error_id="store.disk_full",
+                where=str(path),
+                found=str(error),
+                hint=f"make room: du -xh {path.parent} | sort -h | tail",
+            ) from None
         raise ConfigInvalid(
             "the store cannot be opened",
             where=str(path),

@@ -38,11 +38,12 @@ def reckon(fresh: sqlite3.Connection, damage: Damage) -> None:
             missing = _reckon_class(fresh, name, tables)
             if missing:
                 damage.missing[name] = missing
-    if damage.log_lost or any(
-        name not in damage.tables or damage.tables[name].unreadable for name in ("station", salvage.SEQUENCES)
-    ):
+    numbering = ("station", "marks", salvage.SEQUENCES)
+    if damage.log_lost or any(name not in damage.tables or damage.tables[name].unreadable for name in numbering):
         # What was given out last is not known: numbers are only comparable under a name, so there is another one.
         fresh.execute("INSERT OR REPLACE INTO station VALUES ('epoch', ?)", (secrets.token_hex(8),))
+        # Masters hold who says too few marks for a copy, and who says none under a new name for another store.
+        fresh.execute("DELETE FROM marks")
         damage.epoch_renewed = True
 
 

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import sqlite3
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -20,7 +20,7 @@ from typing import ClassVar
 from device_agent.errors import StationFailed
 from device_agent.parts import Part
 from gateway.store.connection import Connection, Written
-from gateway.store.damage import is_damage, mark
+from gateway.store.damage import is_damage, is_full, mark
 from gateway.store.rows import Statement
 from gateway.store.space import Space
 
@@ -65,14 +65,19 @@ class _Unit:
     wipes: bool
 
 
+def _nobody() -> None:
+    """Until somebody asks to be told."""
+
+
 class Writer(Part):
     """Takes units of statements; each unit is on disk as a whole, or not at all."""
 
     name: ClassVar[str] = "store"
     drain_seconds: ClassVar[float] = 10.0
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, on_full: Callable[[], None] = _nobody) -> None:
         self._path = path
+        self._on_full = on_full
         self._connection = Connection(path)
         self._space = Space(self._connection, path)
         self._waiting: deque[_Unit] = deque()
@@ -178,6 +183,8 @@ class Writer(Part):
             # It ends the part, and with it the process: the next one salvages.
             self._crash, self._ended = mark(self._path, damage), True
             self._wake.set()
+        if any(error is not None and is_full(error) for error in written.errors):
+            self._on_full()
         units, self._writing = self._writing, []
         self.commits += written.commits
         self._space.written()

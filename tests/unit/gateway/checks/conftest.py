@@ -29,6 +29,8 @@ class Told:
     fleet: dict[str, Any] = field(default_factory=dict)
     devices: list[tuple[str, str]] = field(default_factory=list)
     time: float = 0.0
+    copies: list[dict[str, Any]] = field(default_factory=list)
+    full: bool = False
     damaged: dict[str, Any] | None = None
 
     async def station_view(self) -> dict[str, Any]:
@@ -51,6 +53,12 @@ class Told:
 
     def fleet_view(self) -> dict[str, Any]:
         return self.fleet
+
+    def disk_is_full(self) -> bool:
+        return self.full
+
+    def twins(self) -> list[dict[str, Any]]:
+        return self.copies
 
     def damage(self) -> dict[str, Any] | None:
         return self.damaged

@@ -19,6 +19,7 @@ LISBON: Fields = {
     "fingerprint": "ab:cd",
     "address": "192.0.2.7",
     "confirmed": {"returns": 12345, "events": 7},
+    "twin": None,
 }
 PORTO: Fields = {
     **LISBON,
