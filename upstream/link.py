@@ -17,7 +17,7 @@ import zmq.asyncio
 
 from device_agent import __version__
 from device_agent.backoff import Backoff
-from device_agent.errors import OutstationError, Refused
+from device_agent.errors import Refused
 from device_agent.protocol.links import Parcel
 from device_agent.protocol.messages import Cancel
 from upstream import frames, twins
@@ -25,6 +25,7 @@ from upstream.dealer import LinkLost, connected_dealer
 from upstream.item_sender import ItemSender
 from upstream.ledger_sender import report_ledger
 from upstream.link_terms import Ends, Spawn
+from upstream.record_sender import RecordSender
 from upstream.story_frames import AskJob, StoryTaken
 from upstream.twin_frames import Twin
 
@@ -39,6 +40,8 @@ PENDING_SECONDS = 20.0
 FIRST_WAIT_SECONDS = 0.5
 ROUND_CEILING_SECONDS = 30.0
 SEND_SECONDS = 10.0
+HELD_UP_SECONDS = 0.5
+"""A program that sleeps so much longer than it meant to is too busy, or its machine is."""
 RESEALS_QUEUED = 256
 """Jobs that wait to be asked new seals for; one more is asked for when its devices ask again."""
 
@@ -66,15 +69,15 @@ class Link:
         self._welcomed_at: float | None = None
         self._socket: zmq.asyncio.Socket | None = None
         self._said: frames.SiteHello | None = None
+        self._new_to_it = ""
+        """The epoch that was made because of this master, as long as it has not been told anything under it."""
         self._heard = 0.0
         self._left = asyncio.Event()
         self._hung_up = asyncio.Event()
         self._why = ""
         self._role_changed = asyncio.Event()
-        self._records_changed = asyncio.Event()
         self._trust_changed = asyncio.Event()
-        self._records_confirmed = 0
-        self._records_confirmation = asyncio.Event()
+        self._records = RecordSender(ends.roll, ends.outgoing)
         self._reseals: asyncio.Queue[frames.Reseal] = asyncio.Queue(maxsize=RESEALS_QUEUED)
         self._items = ItemSender(ends.outgoing, ends.budget, key)
         self._sender: asyncio.Task[None] | None = None
@@ -137,7 +140,7 @@ class Link:
 
     def records_news(self) -> None:
         """The registry has changed."""
-        self._records_changed.set()
+        self._records.news()
 
     def trust_news(self) -> None:
         """What this master must know of the site has changed; one that has not let it in may do so now."""
@@ -200,7 +203,7 @@ class Link:
                 session.create_task(self._follow_role(session), name="uplink/role")
                 session.create_task(self._items.let_go(), name="uplink/let-go")
                 session.create_task(report_ledger(self._ends.outgoing, self.key, self._send), name="uplink/ledger")
-                session.create_task(self._send_records(), name="uplink/records")
+                session.create_task(self._records.run(self._send), name="uplink/records")
                 session.create_task(self._echo(), name="uplink/echo")
         except* LinkLost as lost:
             self.last_error = str(lost.exceptions[0])
@@ -253,15 +256,27 @@ class Link:
                     continue
                 raise LinkLost(f"{answer.state}: {answer.reason}")
             self._ends.refusals.refused("uplink", "before_welcome", self.address)
-        await twins.heard(self._ends.marks, self.key, self._ends.outgoing, answer)
-        await self._items.begin(answer, rolled_back=answer.revision > self._ends.roll.revision)
-        self._records_confirmed = answer.revision
+        await self._begin(answer)
+        self._records.begin(answer.revision)
         self._heard = self._welcomed_at = self._ends.clock.monotonic()
         self.last_error = ""
         self.up = True
         self._set_state("connected")
         log.info("uplink connected master=%s address=%s", answer.master, self.address)
         self._changed(self)
+
+    async def _begin(self, welcome: frames.SiteWelcome) -> None:
+        """Go on where the master says; it may make the store go on under a new epoch once, not again and again."""
+        ends = self._ends
+        await twins.heard(ends.marks, self.key, ends.outgoing, welcome)
+        if self._new_to_it == ends.outgoing.epoch and (welcome.revision or any(welcome.positions.values())):
+            ends.refusals.refused("uplink", "false_position", self.address)
+            raise LinkLost("the master claims to know a store that it was never told of")
+        before = ends.outgoing.epoch
+        try:
+            await self._items.begin(welcome, rolled_back=welcome.revision > ends.roll.revision)
+        finally:
+            self._new_to_it = ends.outgoing.epoch if ends.outgoing.epoch != before else ""
 
     def _hello(self) -> frames.SiteHello:
         ends = self._ends
@@ -310,8 +325,7 @@ class Link:
                 case frames.Confirmed() as confirmed:
                     self._items.confirmed(confirmed)
                 case frames.RecordsConfirmed(revision=revision):
-                    self._records_confirmed = max(self._records_confirmed, revision)
-                    self._records_confirmation.set()
+                    self._records.confirmed(revision)
                 case frames.SiteTrust() as trust:
                     if ends.trust is not None:
                         await ends.trust.told(trust, self.address)
@@ -345,6 +359,8 @@ class Link:
             if told is not self.active:
                 told = self.active
                 await self._send(frames.SiteRole(told))
+                if self._ends.stories is not None:
+                    self._ends.stories.role_changed(self.key)
             if told and self.active and self._sender is None:
                 self._sender = session.create_task(self._items.run(self._send), name="uplink/items")
             await self._role_changed.wait()
@@ -368,30 +384,16 @@ class Link:
         while True:
             await self._send(await self._reseals.get())
 
-    async def _send_records(self) -> None:
-        ends = self._ends
-        while True:
-            self._records_changed.clear()
-            try:
-                records = await ends.roll.records_after(self._records_confirmed)
-            except OutstationError as error:
-                raise LinkLost(f"the registry cannot be read: {error.what}") from None
-            if not records:
-                await self._records_changed.wait()
-                continue
-            self._records_confirmation.clear()
-            await self._send(frames.DeviceRecords(ends.outgoing.epoch, records))
-            # One page under way: a registry is state, and a later page would only repeat what this one settles.
-            while self._records_confirmed < records[-1].revision:
-                await self._records_confirmation.wait()
-                self._records_confirmation.clear()
-
     async def _echo(self) -> None:
         nonce = 0
         while True:
             nonce += 1
             await self._send(frames.Echo(nonce))
+            asked = self._ends.clock.monotonic()
             await asyncio.sleep(self._ends.echo_every)
-            silent = self._ends.clock.monotonic() - self._heard
-            if silent > self._ends.silence_limit:
+            now = self._ends.clock.monotonic()
+            silent, limit = now - self._heard, self._ends.silence_limit
+            # Who was held up himself cannot say that the other was silent: he asks again, for a while.
+            held_up = now - asked > self._ends.echo_every + HELD_UP_SECONDS and silent < 4.0 * limit
+            if silent > limit and not held_up:
                 raise LinkLost(f"no echo for {silent:.0f} s")

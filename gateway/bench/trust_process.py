@@ -1,4 +1,4 @@
-"""One side of ``bench trust`` as a process of its own: it works while it is asked to, and the other side waits."""
+"""One side of a benchmark as a process of its own: it works while it is asked to, and the other side waits."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from device_agent.errors import StationFailed
-from gateway.bench.usage import usage_of
+from gateway.bench.usage import Usage, usage_of
 
 ANSWER_SECONDS = 120.0
 STOP_SECONDS = 5.0
@@ -25,8 +26,12 @@ REFERENCE = ("reference", ["-I", str(Path(__file__).with_name("trust_reference.p
 class Side:
     """A running side: a line of JSON asks, and one answers. Entering the context starts it, leaving it ends it."""
 
-    def __init__(self, name: str, arguments: Sequence[str]) -> None:
+    def __init__(
+        self, name: str, arguments: Sequence[str], *, bench: str = "trust", answer_seconds: float = ANSWER_SECONDS
+    ) -> None:
         self.name = name
+        self._bench = bench
+        self._answer_seconds = answer_seconds
         self._command = [sys.executable, *arguments]
         self._process: subprocess.Popen[str] | None = None
 
@@ -53,27 +58,41 @@ class Side:
             process.wait(STOP_SECONDS)
 
     @property
+    def usage(self) -> Usage:
+        """What it has used until now."""
+        return usage_of(self._running.pid)
+
+    @property
     def peak_rss_bytes(self) -> int:
         """The most memory it has had."""
-        return usage_of(self._running.pid).peak_rss_bytes
+        return self.usage.peak_rss_bytes
 
     def ask(self, **asked: Any) -> Mapping[str, Any]:
         """What it answers. Raises ``StationFailed`` when it names an error, ends, or says nothing for too long."""
+        self.tell(**asked)
+        return self.answer()
+
+    def tell(self, **asked: Any) -> None:
+        """Ask, and leave the answer for later."""
         process = self._running
         assert process.stdin is not None
+        # Whether it has ended is said when its answer is read.
+        with suppress(BrokenPipeError):
+            process.stdin.write(json.dumps(asked) + "\n")
+
+    def answer(self) -> Mapping[str, Any]:
+        """What it answers to what it was told. Raises ``StationFailed`` as ``ask`` does."""
+        process = self._running
         assert process.stdout is not None
-        late = threading.Timer(ANSWER_SECONDS, process.kill)
+        late = threading.Timer(self._answer_seconds, process.kill)
         late.daemon = True
         late.start()
         try:
-            process.stdin.write(json.dumps(asked) + "\n")
             line = process.stdout.readline()
-        except BrokenPipeError:
-            line = ""
         finally:
             late.cancel()
         if not line:
-            raise self._failed(f"it has ended, or said nothing for {ANSWER_SECONDS:.0f} s")
+            raise self._failed(f"it has ended, or said nothing for {self._answer_seconds:.0f} s")
         answer: Mapping[str, Any] = json.loads(line)
         if "error" in answer:
             raise self._failed(str(answer["error"]))
@@ -85,4 +104,4 @@ class Side:
         return self._process
 
     def _failed(self, found: str) -> StationFailed:
-        return StationFailed(f"{self.name} failed, so there is no figure", error_id="bench.trust", found=found)
+        return StationFailed(f"{self.name} failed, so there is no figure", error_id=f"bench.{self._bench}", found=found)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -76,6 +76,7 @@ class SiteBook(Part):
         self._clock = clock
         self._sites: dict[str, Site] = {}
         self._on_up: Callable[[str], Awaitable[None]] = _nobody
+        self._on_standby: Callable[[str], Coroutine[Any, Any, None]] = _nobody
         self._twin_of: Callable[[str], dict[str, Any]] = _nothing
 
     async def open(self) -> None:
@@ -92,9 +93,12 @@ class SiteBook(Part):
         ):
             self._sites[site].positions[stream] = sequence
 
-    def on_up(self, call: Callable[[str], Awaitable[None]]) -> None:
-        """Call with a site's name whenever it is welcome."""
+    def on_up(
+        self, call: Callable[[str], Awaitable[None]], standby: Callable[[str], Coroutine[Any, Any, None]] = _nobody
+    ) -> None:
+        """Call with a site's name whenever it is welcome; ``standby`` when its spool goes elsewhere from then on."""
         self._on_up = call
+        self._on_standby = standby
 
     def ask_twins(self, call: Callable[[str], dict[str, Any]]) -> None:
         """Ask for what is known of a second gateway of a site."""
@@ -141,6 +145,8 @@ class SiteBook(Part):
         if entry.connected and entry.active != active:
             entry.active = active
             log.info("site role site=%s role=%s", site, "active" if active else "standby")
+            if not active:
+                self.spawn(self._on_standby(site), f"standby/{site}")
 
     def site_heard(self, site: str) -> None:
         """A site said anything."""

@@ -228,9 +228,8 @@ class Acceptance:
             job = decode_job(parcel.definition)
             if await self._known(job.jid, parcel.definition):
                 self._metrics.add("jobs_repeated")
-                self._given_by(master, job.jid)
+                self._given_by(master, job.jid, again=True)
                 await self._take_seals(job.jid, parcel)
-                self._tell(master, job.jid, again=True)
                 return
             self._sealer.check(job, parcel.sealed)
             if len(self._open_jobs) >= limits.OPEN_JOBS or self.draining:
@@ -240,8 +239,7 @@ class Acceptance:
             life = min(remaining, limits.JOB_EXPIRY_MAX_SECONDS)
             ruling = FREE if self._permission is None else self._permission.above(job, target)
             await self._take(job, parcel.definition, target, ABOVE, life, parcel.sealed, ruling)
-            self._given_by(master, job.jid)
-            self._tell(master, job.jid, again=False)
+            self._given_by(master, job.jid, again=False)
         except Refused as refusal:
             self._metrics.refused("uplink", refusal.reason, master, refusal.detail)
         except UsageInvalid as error:
@@ -249,10 +247,12 @@ class Acceptance:
         except StationFailed as error:
             self._metrics.refused("uplink", "store_failed", master, error.what)
 
-    def _given_by(self, master: str, jid: str) -> None:
+    def _given_by(self, master: str, jid: str, *, again: bool) -> None:
         opened = self._open_jobs.get(jid)
         if opened is not None and opened.origin == ABOVE:
             opened.master = master
+        if self._offered is not None:
+            self._offered(master, jid, again=again)
 
     async def _take_seals(self, jid: str, parcel: Parcel) -> None:
         opened = self._open_jobs.get(jid)
@@ -285,10 +285,6 @@ class Acceptance:
         if known and not is_told_of(known[0], definition):
             raise Refused("definition_mismatch", f"job {jid}: another job has this jid here")
         return bool(known)
-
-    def _tell(self, master: str, jid: str, *, again: bool) -> None:
-        if self._offered is not None:
-            self._offered(master, jid, again=again)
 
     def _checked(self, draft: Job) -> bytes:
         """The job as bytes, after the same checks that every receiver will make. Raises ``UsageInvalid``."""

@@ -74,11 +74,11 @@ class Branches:
                 branch.tries = 0
                 await self._offer(opened, branch, anew=True)
 
-    async def site_role(self, site: str, *, active: bool) -> None:
-        """A site says whether its spool comes here: what it does not bring any more is asked for."""
+    async def site_stands_by(self, site: str) -> None:
+        """A site's spool goes to another master from now on: what it does not bring any more is asked for."""
         for opened in self._open_jobs:
             branch = opened.branches.get(site)
-            if not active and branch is not None and branch.state in {BranchState.SENT, BranchState.ANSWERED}:
+            if branch is not None and branch.state in {BranchState.SENT, BranchState.ANSWERED}:
                 await self._asking.ask(site, opened.job.jid, anew=False)
 
     async def job_unknown(self, site: str, jid: str) -> None:

@@ -40,7 +40,8 @@ def main(arguments: Sequence[str]) -> int:
     terms = Terms(
         seed, told.minutes * 60, told.devices, told.faults, told.swarms, told.type, told.keep, frozenset(told.excuse)
     )
-    counts = f"--minutes {told.minutes:g} --devices {told.devices} --swarms {told.swarms} --faults {told.faults} --type {told.type}"
+    counts = f"--minutes {told.minutes:g} --devices {told.devices} --swarms {told.swarms} --faults {told.faults}"
+    counts += f" --type {told.type}"
     print(f"seed {seed}: python -m tests.chaos --seed {seed} {counts}", flush=True)
     result = run(terms, lambda line: print(line, flush=True))
     print(f"faults: {', '.join(f'{count} {what}' for what, count in sorted(result.applied.items()))}")

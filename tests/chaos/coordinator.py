@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 IDS_NAMED = 20
 PROVISIONAL = frozenset({"site_dark"})
 """Outcomes in whose place the site's own word comes."""
+
+COALESCED = "coalesced"
+"""The drop of a state in whose place a newer one came."""
 
 DISK_DROPS = frozenset({"disk_full", "budget", "damage"})
 
@@ -85,16 +88,20 @@ class Coordinator:
         self._lock = threading.Lock()
         self.events: dict[str, str] = {}
         """Fate by id, in the order in which they were fired."""
+        self.states: dict[str, list[str]] = {}
+        """Events of which only the newest counts, by tag."""
         self.orders: dict[str, str] = {}
         """Owner by jid, of the accepted ones."""
         self.refused_orders = 0
         self.unknown_orders = 0
         self.cancels: Counter[str] = Counter()
 
-    def fired(self, ids: Iterable[str], fate: str) -> None:
-        """Events were fired together."""
+    def fired(self, ids: Sequence[str], fate: str, state: str = "") -> None:
+        """Events were fired together; ``state`` is their tag where only the newest of it counts."""
         with self._lock:
             self.events.update(dict.fromkeys(ids, fate))
+            if state:
+                self.states.setdefault(state, []).extend(ids)
 
     def ordered(self, station: str, jid: str, fate: str) -> None:
         """A job was given to a station."""
@@ -141,13 +148,11 @@ class Coordinator:
         found: list[Finding] = []
         union = {each for book in evidence.masters.values() for each in book.events}
         on_site = set(evidence.site.events)
+        needed = self._needed()
         for name in ("events", "telemetry"):
-            missing = [
-                each
-                for each, fate in self.events.items()
-                if fate == "accepted" and each not in union and class_of(each) == name
-            ]
-            dropped = sum(evidence.drops.get(name, {}).values())
+            missing = [each for each in needed if each not in union and class_of(each) == name]
+            drops = evidence.drops.get(name, {})
+            dropped = sum(count for reason, count in drops.items() if reason != COALESCED)
             if len(missing) <= dropped:
                 continue
             here = sum(each in on_site for each in missing)
@@ -170,6 +175,15 @@ class Coordinator:
             if disorder:
                 found.append(Finding("events_order", f"{name} has events before older ones", disorder))
         return found
+
+    def _needed(self) -> list[str]:
+        """Every accepted event, but of the states only those that no newer one has taken the place of."""
+        overtaken: set[str] = set()
+        for ids in self.states.values():
+            # One that was never answered may have been accepted, and then it is the newest.
+            told = [each for each in ids if self.events[each] != "refused"]
+            overtaken.update(told[:-1])
+        return [each for each, fate in self.events.items() if fate == "accepted" and each not in overtaken]
 
     def _drops(self, evidence: Evidence) -> list[Finding]:
         found: list[Finding] = []

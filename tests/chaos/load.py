@@ -23,9 +23,10 @@ from tests.chaos.plant import MASTERS, SITE
 ANSWER_SECONDS = 20.0
 EVENT_PAUSE_SECONDS = 0.4
 JOB_PAUSE_SECONDS = 2.5
-LANES = (("e", ""), ("e", ""), ("e", ""), ("u", "alarm/"), ("t", "telemetry/"))
-"""What an event is to the spool, in its id and in its tag: history, urgent, telemetry."""
+LANES = (("e", ""), ("e", ""), ("e", ""), ("u", "alarm/"), ("t", "telemetry/"), ("s", "state/"))
+"""What an event is to the spool, in its id and in its tag: history, urgent, telemetry, or a state."""
 
+STATES = 3
 BATCHES = (1, 1, 2, 5, 20)
 RUN_SECONDS = 15.0
 SHORTEST_EXPIRY, LONGEST_EXPIRY = 10.0, 45.0
@@ -61,11 +62,15 @@ def ask(socket: Path, path: str, body: Any) -> Answered:
 class Load:
     """The threads that ask."""
 
-    def __init__(self, coordinator: Coordinator, socket_of: Callable[[str], Path], seed: int, swarms: int) -> None:
+    def __init__(
+        self, coordinator: Coordinator, socket_of: Callable[[str], Path], seed: int, swarms: int, seconds: float
+    ) -> None:
         self._coordinator = coordinator
         self._socket_of = socket_of
         self._seed = seed
         self._swarms = swarms
+        # A short run does not want to wait long for the last job.
+        self._longest = max(1.5 * SHORTEST_EXPIRY, min(LONGEST_EXPIRY, seconds / 3))
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
 
@@ -93,12 +98,12 @@ class Load:
             lane, before = chance.choice(LANES)
             ids = [f"{prefix}{lane}-{number + each:07d}" for each in range(chance.choice(BATCHES))]
             number += len(ids)
-            events = [
-                {"tag": f"{before}chaos/{prefix}", "data": {"id": each, "text": "x" * chance.randrange(200)}}
-                for each in ids
-            ]
+            tag = f"{before}chaos/{prefix}"
+            if lane == "s":
+                tag += f"/{chance.randrange(STATES)}"
+            events = [{"tag": tag, "data": {"id": each, "text": "x" * chance.randrange(200)}} for each in ids]
             answered = ask(self._socket_of(SITE), "/events", {"events": events})
-            self._coordinator.fired(ids, answered.fate)
+            self._coordinator.fired(ids, answered.fate, tag if lane == "s" else "")
 
     def _order(self, _: str, chance: random.Random) -> None:
         while not self._stop.wait(chance.uniform(0.2, 1.8) * JOB_PAUSE_SECONDS):
@@ -131,5 +136,5 @@ class Load:
             "arg": arg,
             "late": chance.choice(("run", "drop")),
             "run_limit": RUN_SECONDS,
-            "expires_seconds": round(chance.uniform(SHORTEST_EXPIRY, LONGEST_EXPIRY), 1),
+            "expires_seconds": round(chance.uniform(SHORTEST_EXPIRY, self._longest), 1),
         }

@@ -104,7 +104,7 @@ class _Chaos:
         self._broker_kills: list[float] = []
         self.applied: Counter[str] = Counter()
         self.coordinator = Coordinator()
-        self._load = Load(self.coordinator, plant.socket_of, terms.seed, terms.swarms)
+        self._load = Load(self.coordinator, plant.socket_of, terms.seed, terms.swarms, terms.seconds)
 
     def go(self) -> None:
         """The faults, from the first to the undoing of the last."""

@@ -244,8 +244,8 @@ async def test_a_job_that_the_sites_policy_denies_ends_refused_on_every_device(t
             "Manifest",
             "OutcomeRecord",
             "OutcomeRecord",
-            "AuditRecord",
             "Close",
+            "AuditRecord",
         ]
 
 

@@ -15,6 +15,8 @@ from device_agent.protocol.messages import (
     OutcomeRecord,
     encode,
 )
+from gateway.jobs.open_jobs import BranchState
+from gateway.jobs.story_pages import Told
 from gateway.rooms import Rooms
 from tests.peers.central import EPOCH, a_master, a_record, an_event, answer, issued, outcomes
 from tests.peers.database import FIRST_JID, a_job, encoded, spooled
@@ -63,6 +65,31 @@ async def test_a_master_understands_what_a_relay_passes_on(tmp_path: Path) -> No
         items = await relay.spool.read("returns", 0)
         await top.inbox.commit("central", relay.spool.epoch, "returns", items)
         assert outcomes(top, jid) == {("lisbon", "a"): "ok", ("lisbon", "b"): "ok"}
+        assert top.open_jobs.get(jid) is None
+        assert top.metrics.refusals == {}
+
+
+async def test_a_relay_tells_a_job_for_its_sites_too(tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        relay = await stack.enter_async_context(a_master(tmp_path / "relay", "lisbon", "madrid", masters=True))
+        top = await stack.enter_async_context(a_master(tmp_path / "top", "central", name="top"))
+        opened = await issued(top)
+        jid, told = opened.job.jid, Told()
+
+        async def tell() -> None:
+            page = await relay.stories._pages.next(jid, told)
+            assert page is not None
+            assert not page.more
+            await top.inbox.commit_story("central", page.items)
+
+        await relay.acceptance.accept_from_above(Parcel(opened.body, ()), 300.0, "another")
+        await relay.inbox.commit("lisbon", EPOCH, "returns", encoded(*answer(jid, "a", "b")))
+        await tell()
+        assert opened.branches["central"].state is BranchState.WAITING
+        # Who answers at the second site is known later, and told before its outcomes.
+        await relay.inbox.commit("madrid", EPOCH, "returns", encoded(*answer(jid, "c", site="madrid")))
+        await tell()
+        assert outcomes(top, jid) == {("lisbon", "a"): "ok", ("lisbon", "b"): "ok", ("madrid", "c"): "ok"}
         assert top.open_jobs.get(jid) is None
         assert top.metrics.refusals == {}
 

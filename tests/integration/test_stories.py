@@ -238,16 +238,16 @@ def state_of(opened: OpenJob) -> str:
 async def test_a_story_told_twice_is_one_and_moves_no_position(master: Rooms) -> None:
     opened = await issued(master)
     jid, whole = opened.job.jid, told_of(opened, "a", "b")
-    await master.inbox.commit("lisbon", EPOCH, encoded(an_event(1), first=5))
+    await master.inbox.commit("lisbon", EPOCH, "events", encoded(an_event(1), first=5))
     with master.bus.subscribe("salt/job/*/ret/*") as listener:
         await master.inbox.commit_story("lisbon", whole[:3])
         rows = look(master.writer._path, "SELECT * FROM manifests ORDER BY page")
         for _ in range(2):
             await master.inbox.commit_story("lisbon", whole)
         # What the spool brings later is the same.
-        await master.inbox.commit("lisbon", EPOCH, encoded(*answer(jid, "a", "b"), first=6))
+        await master.inbox.commit("lisbon", EPOCH, "returns", encoded(*answer(jid, "a", "b"), first=6))
         assert listener.queue.qsize() == 2
-    assert await master.inbox.position("lisbon", EPOCH) == (9, 0)
+    assert await master.inbox.position("lisbon", EPOCH) == ({"events": 5, "returns": 9}, 0)
     assert look(master.writer._path, "SELECT * FROM manifests ORDER BY page") == rows
     assert outcomes(master, jid) == {("lisbon", "a"): "ok", ("lisbon", "b"): "ok"}
     assert (opened.expected, dict(opened.counts)) == (2, {"ok": 2})
@@ -296,7 +296,7 @@ async def test_a_close_that_counts_more_than_is_here_is_left_to_the_story(master
     jid = opened.job.jid
     # Who answers, and the first outcome, went to another master.
     await master.inbox.commit(
-        "lisbon", EPOCH, encoded(record(jid, "b"), Close(jid=jid, site="lisbon", counts={"ok": 2}))
+        "lisbon", EPOCH, "returns", encoded(record(jid, "b"), Close(jid=jid, site="lisbon", counts={"ok": 2}))
     )
     assert asked.jobs == [(jid, "lisbon", True)]
     assert state_of(opened) == "waiting"
@@ -308,8 +308,10 @@ async def test_a_close_that_counts_more_than_is_here_is_left_to_the_story(master
 
 async def test_a_job_whose_definition_went_to_another_master_is_asked_for(master: Rooms) -> None:
     asked, job = Asked(master), a_job()
-    await master.inbox.commit("lisbon", EPOCH, encoded(record(job.jid, "a"), record(job.jid, "b")))
-    await master.inbox.commit("lisbon", EPOCH, encoded(Close(jid=job.jid, site="lisbon", counts={"ok": 2}), first=3))
+    await master.inbox.commit("lisbon", EPOCH, "returns", encoded(record(job.jid, "a"), record(job.jid, "b")))
+    await master.inbox.commit(
+        "lisbon", EPOCH, "returns", encoded(Close(jid=job.jid, site="lisbon", counts={"ok": 2}), first=3)
+    )
     assert asked.jobs == [(job.jid, "lisbon", True)]
     await master.inbox.commit_story("lisbon", bodies(JobDefinition(encode(job), "lisbon"), *answer(job.jid, "a", "b")))
     assert outcomes(master, job.jid) == {("lisbon", "a"): "ok", ("lisbon", "b"): "ok"}
@@ -317,9 +319,9 @@ async def test_a_job_whose_definition_went_to_another_master_is_asked_for(master
     assert not master.metrics.refusals
     # A site that does not know it either is refused what it says of it from then on.
     other = a_job(1)
-    await master.inbox.commit("lisbon", EPOCH, encoded(record(other.jid, "a"), first=4))
+    await master.inbox.commit("lisbon", EPOCH, "returns", encoded(record(other.jid, "a"), first=4))
     await master.inbox.unknown_job("lisbon", other.jid)
-    await master.inbox.commit("lisbon", EPOCH, encoded(record(other.jid, "a"), first=5))
+    await master.inbox.commit("lisbon", EPOCH, "returns", encoded(record(other.jid, "a"), first=5))
     assert master.metrics.refusals["uplink", "unknown_job"] == 2
     assert len(asked.jobs) == 2
 
@@ -330,7 +332,7 @@ async def test_a_job_that_the_site_took_and_does_not_know_any_more_is_unknown_wh
     opened = await issued(master)
     jid = opened.job.jid
     (page,) = pages(jid, "lisbon", ["a", "b"], 1, final=True)
-    await master.inbox.commit("lisbon", EPOCH, encoded(page, record(jid, "a")))
+    await master.inbox.commit("lisbon", EPOCH, "returns", encoded(page, record(jid, "a")))
     await master.inbox.unknown_job("lisbon", jid)
     assert outcomes(master, jid) == {("lisbon", "a"): "ok", ("lisbon", "b"): "unknown"}
     # One that it never had is only offered again.
@@ -344,7 +346,7 @@ async def test_the_sites_own_word_in_a_story_takes_the_place_of_site_dark(master
     (page,) = pages(jid, "lisbon", ["a", "b"], 1, final=True)
     dark = [record(jid, name, Outcome.SITE_DARK) for name in "ab"]
     await master.inbox.commit(
-        "lisbon", EPOCH, encoded(page, *dark, Close(jid=jid, site="lisbon", counts={"site_dark": 2}))
+        "lisbon", EPOCH, "returns", encoded(page, *dark, Close(jid=jid, site="lisbon", counts={"site_dark": 2}))
     )
     await master.inbox.commit_story("lisbon", told_of(opened, "a", "b"))
     assert outcomes(master, jid) == {("lisbon", "a"): "ok", ("lisbon", "b"): "ok"}

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from device_agent.clock import Clock
 from device_agent.protocol import limits
 from device_agent.protocol.messages import Cancel
 from tests.peers.ports import EPOCH, Above, Below
@@ -18,7 +19,9 @@ from upstream import link as link_module
 from upstream.uplink import MasterAddress, Uplink
 
 JID = "20261121031500000000"
-FAILOVER: dict[str, Any] = {"master_type": "failover", "master_alive_interval": 0.3}
+FAILOVER: dict[str, Any] = {"master_type": "failover", "master_alive_interval": 0.8}
+PATIENT = 1.0
+"""Seconds between echoes where no link is to be lost, however busy the machine is."""
 
 
 @pytest.fixture
@@ -133,7 +136,7 @@ async def test_a_master_that_flaps_does_not_get_the_spool_back_and_nothing_is_lo
 async def test_jobs_and_cancels_of_every_master_are_taken_and_the_registry_goes_to_every_one(
     masters: list[PlayedMaster], below: Below
 ) -> None:
-    async with uplink_part(below, *addresses(masters)) as uplink:
+    async with uplink_part(below, *addresses(masters), echo_seconds=PATIENT) as uplink:
         await until(lambda: roles(uplink) == ["active", "standby", "standby"], what="three links")
         for number, master in enumerate(masters):
             await master.say(frames.SiteJob(b"%d" % number, 5.0), Cancel(f"2026112103150000000{number}"))
@@ -198,7 +201,7 @@ async def test_feeding_a_master_again_over_the_same_connection_goes_on_behind_wh
         for each in above:
             each.states[keys.public] = "accepted"
         pair = [first.address, second.address]
-        async with uplink_part(below, *pair, keys=keys) as uplink:
+        async with uplink_part(below, *pair, keys=keys, echo_seconds=PATIENT) as uplink:
             await until(lambda: roles(uplink) == ["active", "standby"], what="two links")
             for turn in range(20):
                 below.add(*[b"%d" % turn] * 50)
@@ -213,6 +216,23 @@ async def test_feeding_a_master_again_over_the_same_connection_goes_on_behind_wh
     got = [dict(each.items["lisbon"]) for each in above]
     assert sorted({**got[0], **got[1]}) == list(range(1, 1001))
     assert all(len(each.items["lisbon"]) == len(dict(each.items["lisbon"])) for each in above), "nothing twice"
+
+
+async def test_a_gateway_that_was_held_up_itself_does_not_take_its_masters_for_lost(
+    masters: list[PlayedMaster], below: Below
+) -> None:
+    async with uplink_part(below, *addresses(masters), **FAILOVER) as uplink:
+        await until(lambda: roles(uplink) == ["active", "standby", "standby"], what="three links")
+        clock = Clock()
+        end = clock.monotonic() + 1.2
+        while clock.monotonic() < end:
+            pass
+        heard = [len(master.heard) for master in masters]
+        await until(
+            lambda: all(len(master.heard) >= before + 3 for master, before in zip(masters, heard, strict=True)),
+            what="the echoes go on",
+        )
+        assert [master.hellos for master in masters] == [1, 1, 1]
 
 
 @pytest.mark.parametrize("master_type", ["str", "failover", "hot"])
@@ -235,7 +255,7 @@ async def test_in_hot_mode_the_first_that_is_up_is_fed_and_the_others_get_nothin
 ) -> None:
     first, second, third = masters
     first.answers = False
-    async with uplink_part(below, *addresses(masters), master_type="hot") as uplink:
+    async with uplink_part(below, *addresses(masters), master_type="hot", echo_seconds=PATIENT) as uplink:
         await until(lambda: roles(uplink) == ["", "active", "standby"], what="two links")
         below.add(b"one")
         await until(lambda: not below.items, what="the first item")
@@ -249,7 +269,7 @@ async def test_in_hot_mode_the_first_that_is_up_is_fed_and_the_others_get_nothin
 async def test_a_master_with_several_addresses_has_one_link(below: Below) -> None:
     async with played_master() as master, played_master() as other:
         nowhere = MasterAddress("tcp://127.0.0.1:1", master.keys.public)
-        async with uplink_part(below, nowhere, master.address, other.address) as uplink:
+        async with uplink_part(below, nowhere, master.address, other.address, echo_seconds=PATIENT) as uplink:
             await until(lambda: roles(uplink) == ["active", "standby"], what="two links")
             assert [link["address"] for link in uplink.status()["links"]] == [
                 master.address.address,
@@ -283,7 +303,7 @@ async def test_after_a_loss_each_gateway_waits_its_own_time(
         bounds.append(high)
         return high
 
-    async with uplink_part(below, *addresses(masters[:2]), random_reauth_delay=30.0) as uplink:
+    async with uplink_part(below, *addresses(masters[:2]), random_reauth_delay=30.0, echo_seconds=PATIENT) as uplink:
         await until(lambda: roles(uplink) == ["active", "standby"], what="two links")
         monkeypatch.setattr("random.SystemRandom.uniform", longest)
         await masters[0].say(frames.HelloAgain())
@@ -300,7 +320,9 @@ async def test_a_store_that_goes_on_under_a_new_epoch_says_so_to_every_master(
         await until(lambda: roles(uplink) == ["active", "standby"], what="two links")
         masters[1].welcome = frames.SiteWelcome("played", {"returns": 7}, 0)
         await masters[1].say(frames.HelloAgain())
-        await until(lambda: len(below.epochs) == 2, what="the new epoch")
+        await until(lambda: below.reasons["false_position"], what="the refusal of what it cannot know")
+        assert len(below.epochs) == 2, "one that says so for ever is not believed for ever"
+        await until(lambda: roles(uplink)[0] == "active", what="the other master, which is not disturbed")
         masters[1].welcome = frames.SiteWelcome("played", {}, 0)
         await until(lambda: all(_epochs(master)[-1] == below.epoch for master in masters[:2]), what="two hellos")
         below.add(b"one")

@@ -11,7 +11,7 @@ from tests.chaos.network import available
 from tests.chaos.run import Terms, run
 
 SEED = int(os.environ.get("OUTSTATION_CHAOS_SEED", "20261122"))
-SECONDS = 60.0
+SECONDS = 50.0
 DEVICES = 60
 FAULTS = 9
 pytestmark = [

@@ -72,8 +72,8 @@ def test_a_master_killed_under_load_is_followed_by_the_other_and_gets_the_site_b
     system: System, failback: list[str]
 ) -> None:
     standing_by = since(system, "south")
-    for seconds in (0.5, 1, 2):
-        system.issue("north", "*", "test.sleep", seconds)
+    given = [system.issue("north", "*", "test.sleep", seconds) for seconds in (0.5, 1, 2)]
+    system.until(lambda: system.counts("north", given[0]), "the first outcomes are at north")
     # What the gateway orders itself goes on, whoever is above.
     own = [system.issue("lisbon", "*", "test.sleep", 1) for _ in range(2)]
     system.kill("north")
@@ -89,6 +89,10 @@ def test_a_master_killed_under_load_is_followed_by_the_other_and_gets_the_site_b
     roles(system, north="active", south="standby")
     assert since(system, "south") == standing_by
     runs_at(system, "north", failback)
+    # What it had given before it was killed is its own still, whoever had the outcomes first.
+    for jid in given:
+        assert_exactly_once(system.ended("north", jid), failback)
+        assert_executed_once(system.report(), jid, DEVICES)
 
 
 def test_flips_in_a_row(system: System) -> None:

@@ -97,8 +97,20 @@ def test_a_job_whose_master_died_ends_there_with_the_outcomes_that_another_took(
     two.until(lambda: two.counts("south", jid) == {"ok": DEVICES}, "the south has all outcomes")
     assert two.ended("south", jid).words() == taken.words()
     two.until(lambda: two.view("lisbon")["spool_pending"] == 0, "the south has confirmed everything")
+    # It is there again, and the one that issued the job, whoever is sent the spool.
     two.restart("north")
-    two.kill("south")
+    assert two.ended("north", jid).words() == taken.words()
+    assert_executed_once(two.report(), jid, DEVICES)
+
+
+def test_a_job_given_to_a_master_that_stands_by_ends_there_as_it_runs(two: System) -> None:
+    two.connected("lisbon", "south")
+    two.occupy("lisbon", ODD, DEVICES // 2, 5, tgt_type="pcre")
+    jid = two.issue("south", "*", "test.ping", expires_seconds=600)
+    two.until(lambda: two.counts("south", jid) == {"ok": DEVICES // 2}, "half of the outcomes are in the south")
+    assert_exactly_once(two.ended("south", jid), IDS)
+    # The one that takes the returns knows the job as well.
+    two.until(lambda: two.counts("north", jid) == {"ok": DEVICES}, "the north has all outcomes")
     assert_exactly_once(two.ended("north", jid), IDS)
     assert_executed_once(two.report(), jid, DEVICES)
 
@@ -111,6 +123,5 @@ def test_a_cancel_by_the_master_that_issued_a_job_counts_after_it_was_dead(two: 
     two.connected("lisbon", "south")
     two.restart("north")
     assert two.stations["north"].cancel(jid).state == "open"
-    two.kill("south")
     assert_exactly_once(two.ended("north", jid), IDS, "cancelled")
     assert jid not in two.report()["executed"]

@@ -73,6 +73,18 @@ def test_an_event_may_be_missing_where_the_ledger_names_a_drop() -> None:
     assert "e0-2" in str(finding)
 
 
+def test_of_a_state_the_newest_has_to_be_there() -> None:
+    coordinator = told()
+    coordinator.fired(["0s-1", "0s-2"], "accepted", "state/a")
+    coordinator.fired(["0s-3"], "refused", "state/a")
+    coordinator.fired(["0s-4"], "accepted", "state/b")
+    coordinator.fired(["0s-5"], "unknown", "state/b")
+    dropped = {"events": {"coalesced": 9}}
+    assert rules(evidence(masters=masters(["e0-1", "e0-2", "0s-2"], []), drops=dropped), coordinator) == []
+    (finding,) = coordinator.reconcile(evidence(masters=masters(["e0-1", "e0-2", "0s-1"], []), drops=dropped))
+    assert (finding.rule, finding.ids) == ("events_lost", ["0s-2"])
+
+
 @pytest.mark.parametrize(
     ("changed", "found"),
     [
