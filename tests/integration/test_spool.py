@@ -22,6 +22,7 @@ from upstream.frames import STREAMS, Stream
 
 JID = str(FIRST_JID)
 MASTER = "k" * 40
+SMALL_EVENTS = 150_000
 
 
 @pytest.fixture
@@ -193,6 +194,30 @@ async def test_history_gives_way_before_alarms(gateway: Rooms) -> None:
     while (await entry(gateway)).pending > 1:
         await spool(gateway, tagged("alarm/fire", 99, 90_000))
     assert await sequences(gateway, "events") == []
+
+
+async def test_so_much_history_that_it_gives_way_in_steps_never_costs_an_alarm_or_a_state(gateway: Rooms) -> None:
+    await spool(gateway, *(tagged("alarm/fire", number, 200) for number in range(50)), tagged("state/door", 1, 200))
+    await spool(gateway, *(an_event(number) for number in range(SMALL_EVENTS)))
+    most = (await entry(gateway)).pending_bytes // 10
+    gateway.spool.budget = Budget(dict.fromkeys(CLASSES, most))
+    await gateway.spool.open()
+    for number in range(8):
+        await spool(gateway, an_event(number))
+        assert (len(await sequences(gateway, "urgent")), len(await sequences(gateway, "state"))) == (50, 1)
+    found = await entry(gateway)
+    assert most * 0.9 <= found.pending_bytes <= most
+    assert found.dropped == {"budget": found.accepted - found.pending}
+
+
+async def test_what_fits_does_not_give_way_for_what_a_newer_state_replaced(gateway: Rooms) -> None:
+    await spool(gateway, *(an_event(number, 10_000) for number in range(9)))
+    gateway.spool.budget = Budget(dict.fromkeys(CLASSES, (await entry(gateway)).pending_bytes + 2_000))
+    await gateway.spool.open()
+    for number in range(20):
+        await spool(gateway, tagged("state/door", number, 500))
+    found = await entry(gateway)
+    assert (found.pending, found.dropped) == (10, {"coalesced": 19})
 
 
 async def test_returns_are_refused_and_not_dropped_and_there_is_room_again_after_a_confirmation(gateway: Rooms) -> None:
