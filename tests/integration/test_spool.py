@@ -248,6 +248,7 @@ async def test_what_waited_before_there_were_streams_is_taken_over(tmp_path: Pat
                     [("event", encode(an_event(1))), ("close", encode(Close(jid=JID, site="lisbon", counts={})))],
                 ),
                 *((f"DROP TABLE {name}", [()]) for name in _new_tables()),
+                ("DROP INDEX outcomes_jid", [()]),
                 ("PRAGMA user_version = 6", [()]),
             ]
         )
@@ -258,5 +259,14 @@ async def test_what_waited_before_there_were_streams_is_taken_over(tmp_path: Pat
 
 
 def _new_tables() -> list[str]:
-    others = ["ledger", "drops", "confirmations", "site_positions", "site_received", "site_ledgers"]
+    others = [
+        "ledger",
+        "drops",
+        "confirmations",
+        "site_positions",
+        "site_received",
+        "site_ledgers",
+        "marks",
+        "site_marks",
+    ]
     return [*(f"spool_{stream}" for stream in STREAMS), *others]
