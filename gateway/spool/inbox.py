@@ -94,6 +94,9 @@ class Inbox:
         if entry.epoch:
             log.warning("the site has a new store site=%s epoch=%s", site, epoch)
             await self._branches.site_forgot(site)
+        # On disk at once: what it takes from now on is not lost, however often it connects before it sends anything.
+        await self._writer.commit(self._site_book.position_statements(site, epoch, {}, 0))
+        self._site_book.moved(site, epoch, {}, 0)
         return {}, 0
 
     async def commit_records(self, site: str, epoch: str, records: list[DeviceRecord]) -> int:
