@@ -29,6 +29,7 @@ _PRUNE = (
     "DELETE FROM job_seals WHERE jid IN (SELECT jid FROM jobs WHERE closed < ? AND deadline < ?)",
     "DELETE FROM deliveries WHERE jid IN (SELECT jid FROM jobs WHERE closed < ? AND deadline < ?)",
     "DELETE FROM job_sites WHERE jid IN (SELECT jid FROM jobs WHERE closed < ? AND deadline < ?)",
+    "DELETE FROM untold WHERE jid IN (SELECT jid FROM jobs WHERE closed < ? AND deadline < ?)",
     "DELETE FROM jobs WHERE closed < ? AND deadline < ?",
 )
 _PRUNE_AUDIT = ("DELETE FROM audit WHERE at < ?", "DELETE FROM audit_outcomes WHERE ended < ?")
