@@ -243,7 +243,6 @@ async def test_a_recount_finds_a_ledger_that_is_wrong(gateway: Rooms) -> None:
     assert [found.name for found in await recount(gateway.spool.path) if not found.equal] == ["events"]
 
 
-<<<<<<< HEAD
 async def test_what_waited_before_there_were_streams_is_taken_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -255,39 +254,8 @@ async def test_what_waited_before_there_were_streams_is_taken_over(
         store.executemany(
             "INSERT INTO spool (kind, body) VALUES (?, ?)",
             [("event", encode(an_event(1))), ("close", encode(Close(jid=JID, site="lisbon", counts={})))],
-=======
-async def test_what_waited_before_there_were_streams_is_taken_over(tmp_path: Path) -> None:
-    async with opened_rooms(tmp_path, masters=True) as rooms:
-        await rooms.writer.commit(
-            [
-                (
-                    "INSERT INTO spool (kind, body) VALUES (?, ?)",
-                    [("event", encode(an_event(1))), ("close", encode(Close(jid=JID, site="lisbon", counts={})))],
-                ),
-                *((f"DROP TABLE {name}", [()]) for name in _new_tables()),
-                ("DROP INDEX outcomes_jid", [()]),
-                ("PRAGMA user_version = 6", [()]),
-            ]
->>>>>>> ba06d70fcbf352551ff7ee7bdc696e825109b34c
         )
     async with opened_rooms(tmp_path, masters=True) as rooms:
         assert await spooled(rooms) == [Close(jid=JID, site="lisbon", counts={}), an_event(1)]
         assert (await entry(rooms, "returns")).accepted == (await entry(rooms, "events")).accepted == 1
         assert look(rooms.spool.path, "SELECT count(*) FROM spool") == [(0,)]
-<<<<<<< HEAD
-=======
-
-
-def _new_tables() -> list[str]:
-    others = [
-        "ledger",
-        "drops",
-        "confirmations",
-        "site_positions",
-        "site_received",
-        "site_ledgers",
-        "marks",
-        "site_marks",
-    ]
-    return [*(f"spool_{stream}" for stream in STREAMS), *others]
->>>>>>> ba06d70fcbf352551ff7ee7bdc696e825109b34c
