@@ -169,7 +169,7 @@ async def takes_a_camera_away(system: System, somebody: Stranger, evil: StolenDi
 
 
 def is_dropped(system: System) -> None:
-    """A root list without it reaches the gateway by hand: the site leaves it, and the other master certifies it anew."""
+    """A root list without it reaches the gateway by hand: the site leaves it; the other master certifies it anew."""
     system.fleet.ceremony.drop_master("evil", [], now())
     for station in ("central", "lisbon"):
         system.publish_fleet(station)
