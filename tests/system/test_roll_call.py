@@ -54,7 +54,7 @@ def test_a_gateway_that_was_away_finds_its_devices_again_on_the_connections_they
 def test_a_gateway_that_lost_its_whole_memory_hears_nobody_whom_it_does_not_let_in_again(site: System) -> None:
     """Its keys and its certificate are files beside the store: it is the same site, and its devices are strangers.
 
-    Others may join. When the store is found again, so are the devices.
+    Others may join. When the store is found again, so are the devices; an operator says that it is the right one.
     """
     # A device was put out before, so that group keys have been counted.
     (gone,) = site.add_swarm(1, "lisbon", prefix="gone-", name="gone")
@@ -83,6 +83,9 @@ def test_a_gateway_that_lost_its_whole_memory_hears_nobody_whom_it_does_not_let_
     move(away, site.state_of("lisbon"))
     site.restart("lisbon")
     site.present(DEVICES, "lisbon")
+    # To the master it is a copy of what it has met since: an operator says that this is the one to go on with.
+    site.until(lambda: site.command("sites", "unfence", "lisbon").status == 0, "it knocks, and is let in")
+    site.connected("lisbon")
     jid = site.issue("central", "cam-*", "test.ping")
     assert_exactly_once(site.ended("central", jid), IDS)
     assert_executed_once(site.report(), jid, DEVICES)
