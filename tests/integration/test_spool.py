@@ -11,6 +11,7 @@ import pytest
 from device_agent.protocol import limits
 from device_agent.protocol.messages import Close, Event, Item, JobDefinition, OutcomeRecord, decode_item, encode
 from device_agent.protocol.outcomes import Outcome
+from gateway.audit.book import Deed
 from gateway.jobs.expect import pages
 from gateway.rooms import Rooms
 from gateway.spool.budget import Budget, SpoolFull
@@ -231,6 +232,18 @@ async def test_returns_are_refused_and_not_dropped_and_there_is_room_again_after
     await spool(gateway, record)
     found = await entry(gateway, "returns")
     assert (found.accepted, found.delivered, found.pending, found.dropped) == (3, 1, 2, {})
+
+
+async def test_who_was_turned_away_is_in_the_audit_here_and_in_the_ledger_when_the_spool_has_no_room(
+    gateway: Rooms,
+) -> None:
+    gateway.spool.budget = Budget(dict.fromkeys(CLASSES, 100))
+    deed = Deed(user="eve", door="api", action="run", subject="*", verdict="deny", why="not granted")
+    await gateway.audit.write([deed])
+    await gateway.audit.write([deed])
+    assert look(gateway.spool.path, "SELECT user, verdict FROM audit") == [("eve", "deny")] * 2
+    found = await entry(gateway, "audit")
+    assert (found.accepted, found.pending, found.dropped) == (2, 0, {"budget": 2})
 
 
 async def test_a_recount_finds_a_ledger_that_is_wrong(gateway: Rooms) -> None:
