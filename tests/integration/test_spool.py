@@ -17,8 +17,10 @@ from gateway.rooms import Rooms
 from gateway.spool.budget import Budget, SpoolFull
 from gateway.spool.ledger import Entry, recount
 from gateway.spool.streams import CLASSES, Class
+from gateway.store.writer import StoreFailed
 from tests.peers.central import an_event
 from tests.peers.database import FIRST_JID, a_job, encoded, look, opened_rooms, spooled
+from tests.peers.waiting import until
 from upstream.frames import STREAMS, Stream
 
 JID = str(FIRST_JID)
@@ -232,6 +234,24 @@ async def test_returns_are_refused_and_not_dropped_and_there_is_room_again_after
     await spool(gateway, record)
     found = await entry(gateway, "returns")
     assert (found.accepted, found.delivered, found.pending, found.dropped) == (3, 1, 2, {})
+
+
+async def test_what_could_not_be_written_takes_no_room_for_long(gateway: Rooms) -> None:
+    gateway.spool.budget = Budget(dict.fromkeys(CLASSES, 10_000))
+    record = OutcomeRecord(jid=JID, site="lisbon", id="a", fun="f.f", outcome=Outcome.OK, value="x" * 4_000, ended=2.0)
+    for _ in range(2):
+        with pytest.raises(StoreFailed):
+            await gateway.writer.commit([*gateway.spool.adding([record]), ("INSERT INTO nowhere VALUES (?)", [(1,)])])
+    with pytest.raises(SpoolFull):
+        gateway.spool.adding([record])
+
+    def is_room() -> bool:
+        try:
+            return bool(gateway.spool.adding([record]))
+        except SpoolFull:
+            return False
+
+    await until(is_room, what="room")
 
 
 async def test_who_was_turned_away_is_in_the_audit_here_and_in_the_ledger_when_the_spool_has_no_room(
