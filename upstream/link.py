@@ -27,7 +27,7 @@ from upstream.item_sender import ItemSender
 from upstream.ledger_sender import report_ledger
 from upstream.link_terms import Ends, Spawn
 from upstream.record_sender import RecordSender
-from upstream.story_frames import AskJob, StoryTaken
+from upstream.story_frames import AskJob, Story, StoryTaken, UnknownJob
 from upstream.twin_frames import Twin
 from upstream.window import Window
 
@@ -196,7 +196,7 @@ class Link:
                 session.create_task(self._watch_hang_up(), name="uplink/hang-up")
                 await self._connect(context)
                 if (stories := self._ends.stories) is not None:
-                    told = stories.tell(self.key, lambda: self.active, self._send)
+                    told = stories.tell(self.key, lambda: self.active, self._send_story)
                     session.create_task(told, name="uplink/stories")
                 session.create_task(self._receive(), name="uplink/receive")
                 session.create_task(self._send_trust(), name="uplink/trust")
@@ -302,6 +302,12 @@ class Link:
                 await self._socket.send(frames.encode(frame))
         except TimeoutError:
             raise LinkLost(f"nothing could be sent for {SEND_SECONDS:.0f} s") from None
+
+    async def _send_story(self, frame: Story | UnknownJob) -> None:
+        """What the spool does not bring takes of the same line."""
+        await self._ends.budget.room()
+        await self._send(frame)
+        self._ends.budget.spend(sum(map(len, frame.items)) if isinstance(frame, Story) else 0)
 
     async def _next_frame(self) -> frames.FromMaster:
         assert self._socket is not None

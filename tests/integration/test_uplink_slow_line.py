@@ -2,15 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tests.peers.ports import Below
 from tests.peers.rope import connected, played_master, uplink_part
 from tests.peers.slow_line import slow_line
 from tests.peers.waiting import until
+from upstream import frames
+from upstream.ports import SendStory
+from upstream.story_frames import Story
 from upstream.uplink import MasterAddress
 
 BYTES_PER_SECOND = 250_000
 ECHO_SECONDS = 0.3
 """Three of them are less than a full batch takes on that line."""
+
+
+class Teller:
+    """Implements ``StoryTeller``: it tells a job for ever."""
+
+    async def tell(self, master: str, active: Callable[[], bool], send: SendStory) -> None:
+        while True:
+            await send(Story("20260101000000000001", [bytes(1000)]))
+
+    def ask(self, master: str, jid: str, *, anew: bool) -> None:
+        pass
+
+    def taken(self, master: str) -> None:
+        pass
+
+    def role_changed(self, master: str) -> None:
+        pass
+
+
+async def test_what_a_master_is_told_of_jobs_takes_of_the_same_budget() -> None:
+    below = Below()
+    async with played_master() as master, uplink_part(below, master.address, stories=Teller(), max_bytes_per_second=1):
+        await until(lambda: any(isinstance(frame, Story) for frame in master.heard), what="the first page")
+        below.add(b"one")
+        echoes = sum(isinstance(frame, frames.Echo) for frame in master.heard)
+        await until(
+            lambda: sum(isinstance(frame, frames.Echo) for frame in master.heard) >= echoes + 3, what="some time"
+        )
+    assert sum(isinstance(frame, Story) for frame in master.heard) == 1
+    assert master.batches() == []
 
 
 async def test_a_line_on_which_a_full_batch_takes_longer_than_a_master_may_be_silent_is_drained() -> None:
