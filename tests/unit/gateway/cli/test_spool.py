@@ -13,7 +13,7 @@ from tests.unit.gateway.cli.conftest import Shell
 def a_spool(*, enabled: bool, pending: int) -> dict[str, Any]:
     """As the API shows it."""
     counts = {"accepted": pending, "delivered": 0, "pending": pending, "pending_bytes": pending * 100}
-    classes = [
+    classes: list[dict[str, Any]] = [
         {"class": name, **counts, "budget_bytes": 2**20, "dropped": {}}
         for name in ("returns", "events", "audit", "telemetry")
     ]
