@@ -1,23 +1,23 @@
 """Sends the spool up to one master, stream by stream, as far as that master has room; what it confirms is let go.
 
 It keeps nothing: where it goes on is what the master said in its welcome. What goes first is decided before each batch,
-so that an alarm waits for one batch of history at most.
+so that an alarm waits for what is on the line already, which is about a second of it (``window``).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Awaitable, Callable
 
 from device_agent.errors import OutstationError
-from device_agent.protocol import limits
 from upstream import frames
 from upstream.dealer import LinkLost
 from upstream.frames import STREAMS, Stream
 from upstream.link_budget import LinkBudget
 from upstream.ports import Outgoing, Refusals
+from upstream.window import Window
 
 log = logging.getLogger(__name__)
 
@@ -34,16 +34,16 @@ class ItemSender:
     ``run`` may be cancelled and run again: it goes on behind what it sent.
     """
 
-    def __init__(self, outgoing: Outgoing, budget: LinkBudget, master: str, refusals: Refusals) -> None:
+    def __init__(self, outgoing: Outgoing, budget: LinkBudget, window: Window, master: str, refusals: Refusals) -> None:
         self._outgoing = outgoing
         self._budget = budget
+        self._window = window
         self._master = master
         self._refusals = refusals
         self._confirmed: Counter[Stream] = Counter()
         self._sent: Counter[Stream] = Counter()
         self._gone: Counter[Stream] = Counter()
         self._epoch = ""
-        self._under_way: deque[tuple[Stream, int]] = deque()
         self._confirmation = asyncio.Event()
         self._room = asyncio.Event()
 
@@ -62,7 +62,7 @@ class ItemSender:
         self._confirmed, self._sent = Counter(welcome.positions), Counter(welcome.positions)
         self._gone = Counter()
         self._epoch = self._outgoing.epoch
-        self._under_way.clear()
+        self._window.begin()
         self._confirmation.set()
 
     def confirmed(self, frame: frames.Confirmed) -> None:
@@ -74,6 +74,7 @@ class ItemSender:
             self._refusals.refused("uplink", "false_confirmation", self._master, f"{frame.stream} {frame.sequence}")
         elif frame.sequence > self._confirmed[frame.stream]:
             self._confirmed[frame.stream] = frame.sequence
+            self._window.confirmed(self._confirmed)
             self._confirmation.set()
             self._room.set()
 
@@ -88,7 +89,9 @@ class ItemSender:
     async def run(self, send: Send) -> None:
         """Send until cancelled. Raises ``LinkLost``."""
         while True:
-            await self._fewer_under_way()
+            while self._window.is_full:
+                self._room.clear()
+                await self._room.wait()
             await self._budget.room()
             self._outgoing.changed.clear()
             batch = await self._next()
@@ -98,8 +101,9 @@ class ItemSender:
             await send(batch)
             stream, last = batch.stream, batch.items[-1][0]
             self._sent[stream] = last
-            self._budget.spend(sum(len(body) for _, body in batch.items))
-            self._under_way.append((stream, last))
+            size = sum(len(body) for _, body in batch.items)
+            self._budget.spend(size)
+            self._window.sent(stream, last, size)
 
     async def let_go(self) -> None:
         """Let go of what is confirmed, until cancelled: off the way of what is sent, and all at once."""
@@ -121,23 +125,12 @@ class ItemSender:
                 await asyncio.sleep(AGAIN_SECONDS)
                 self._confirmation.set()
 
-    async def _fewer_under_way(self) -> None:
-        """Wait until one more batch may be under way. Counted in batches, as the master does: some hold few items."""
-        under_way = self._under_way
-        while len(under_way) >= limits.BATCHES_IN_FLIGHT:
-            stream, sequence = under_way[0]
-            if sequence <= self._confirmed[stream]:
-                under_way.popleft()
-                continue
-            self._room.clear()
-            await self._room.wait()
-
     async def _next(self) -> frames.Batch | None:
         """The next batch of the first stream that has any."""
         try:
             while (stream := await self._outgoing.next_stream(self._sent)) is not None:
                 after = self._sent[stream]
-                items = await self._outgoing.read(stream, after, self._budget.most_bytes)
+                items = await self._outgoing.read(stream, after, min(self._budget.most_bytes, self._window.batch_bytes))
                 # What was to be read may have given way meanwhile.
                 if items:
                     if self._outgoing.epoch != self._epoch:

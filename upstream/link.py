@@ -22,12 +22,14 @@ from device_agent.protocol.links import Parcel
 from device_agent.protocol.messages import Cancel
 from upstream import frames, twins
 from upstream.dealer import LinkLost, connected_dealer
+from upstream.echoes import Echoes
 from upstream.item_sender import ItemSender
 from upstream.ledger_sender import report_ledger
 from upstream.link_terms import Ends, Spawn
 from upstream.record_sender import RecordSender
-from upstream.story_frames import AskJob, StoryTaken
+from upstream.story_frames import AskJob, Story, StoryTaken, UnknownJob
 from upstream.twin_frames import Twin
+from upstream.window import Window
 
 log = logging.getLogger(__name__)
 
@@ -40,8 +42,6 @@ PENDING_SECONDS = 20.0
 FIRST_WAIT_SECONDS = 0.5
 ROUND_CEILING_SECONDS = 30.0
 SEND_SECONDS = 10.0
-HELD_UP_SECONDS = 0.5
-"""A program that sleeps so much longer than it meant to is too busy, or its machine is."""
 RESEALS_QUEUED = 256
 """Jobs that wait to be asked new seals for; one more is asked for when its devices ask again."""
 
@@ -71,7 +71,6 @@ class Link:
         self._said: frames.SiteHello | None = None
         self._new_to_it = ""
         """The epoch that was made because of this master, as long as it has not been told anything under it."""
-        self._heard = 0.0
         self._left = asyncio.Event()
         self._hung_up = asyncio.Event()
         self._why = ""
@@ -79,7 +78,9 @@ class Link:
         self._trust_changed = asyncio.Event()
         self._records = RecordSender(ends.roll, ends.outgoing)
         self._reseals: asyncio.Queue[frames.Reseal] = asyncio.Queue(maxsize=RESEALS_QUEUED)
-        self._items = ItemSender(ends.outgoing, ends.budget, key, ends.refusals)
+        window = Window(ends.clock, ends.silence_limit)
+        self._items = ItemSender(ends.outgoing, ends.budget, window, key, ends.refusals)
+        self._echoes = Echoes(ends, window.echo_took)
         self._sender: asyncio.Task[None] | None = None
 
     async def run(self, context: zmq.asyncio.Context) -> None:
@@ -195,7 +196,7 @@ class Link:
                 session.create_task(self._watch_hang_up(), name="uplink/hang-up")
                 await self._connect(context)
                 if (stories := self._ends.stories) is not None:
-                    told = stories.tell(self.key, lambda: self.active, self._send)
+                    told = stories.tell(self.key, lambda: self.active, self._send_story)
                     session.create_task(told, name="uplink/stories")
                 session.create_task(self._receive(), name="uplink/receive")
                 session.create_task(self._send_trust(), name="uplink/trust")
@@ -204,7 +205,7 @@ class Link:
                 session.create_task(self._items.let_go(), name="uplink/let-go")
                 session.create_task(report_ledger(self._ends.outgoing, self.key, self._send), name="uplink/ledger")
                 session.create_task(self._records.run(self._send), name="uplink/records")
-                session.create_task(self._echo(), name="uplink/echo")
+                session.create_task(self._echoes.run(self._send), name="uplink/echo")
         except* LinkLost as lost:
             self.last_error = str(lost.exceptions[0])
         finally:
@@ -258,7 +259,7 @@ class Link:
             self._ends.refusals.refused("uplink", "before_welcome", self.address)
         await self._begin(answer)
         self._records.begin(answer.revision)
-        self._heard = self._welcomed_at = self._ends.clock.monotonic()
+        self._welcomed_at = self._ends.clock.monotonic()
         self.last_error = ""
         self.up = True
         self._set_state("connected")
@@ -302,15 +303,24 @@ class Link:
         except TimeoutError:
             raise LinkLost(f"nothing could be sent for {SEND_SECONDS:.0f} s") from None
 
+    async def _send_story(self, frame: Story | UnknownJob) -> None:
+        """What the spool does not bring takes of the same line."""
+        await self._ends.budget.room()
+        await self._send(frame)
+        self._ends.budget.spend(sum(map(len, frame.items)) if isinstance(frame, Story) else 0)
+
     async def _next_frame(self) -> frames.FromMaster:
         assert self._socket is not None
         while True:
             parts = await self._socket.recv_multipart()
-            self._heard = self._ends.clock.monotonic()
+            self._echoes.heard()
             try:
                 if len(parts) != 1:
                     raise Refused("malformed", f"{len(parts)} frames, expected 1")
-                return frames.decode_from_master(parts[0])
+                frame = frames.decode_from_master(parts[0])
+                if isinstance(frame, frames.EchoReply):
+                    self._echoes.answered(frame.nonce)
+                return frame
             except Refused as refusal:
                 self._ends.refusals.refused("uplink", refusal.reason, self.address, refusal.detail)
 
@@ -383,17 +393,3 @@ class Link:
     async def _send_reseals(self) -> None:
         while True:
             await self._send(await self._reseals.get())
-
-    async def _echo(self) -> None:
-        nonce = 0
-        while True:
-            nonce += 1
-            await self._send(frames.Echo(nonce))
-            asked = self._ends.clock.monotonic()
-            await asyncio.sleep(self._ends.echo_every)
-            now = self._ends.clock.monotonic()
-            silent, limit = now - self._heard, self._ends.silence_limit
-            # Who was held up himself cannot say that the other was silent: he asks again, for a while.
-            held_up = now - asked > self._ends.echo_every + HELD_UP_SECONDS and silent < 4.0 * limit
-            if silent > limit and not held_up:
-                raise LinkLost(f"no echo for {silent:.0f} s")

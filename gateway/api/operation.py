@@ -124,7 +124,7 @@ class Operation:
         )
 
     async def _read(self, request: Request) -> Any:
-        if self.body is None:
+        if self.body is None and self.method == "GET":
             return None
         raw = b""
         try:
@@ -135,6 +135,12 @@ class Operation:
         except ClientDisconnect:
             # Nobody will read this answer, and it is no fault of the station's that would belong in its log.
             raise UsageInvalid("the request ended before its body did", where=self.path) from None
+        if self.body is None:
+            if raw.strip() not in (b"", b"{}"):
+                raise UsageInvalid(
+                    "this operation takes no body", where=self.path, found=f"{len(raw)} bytes", allowed="nothing, or {}"
+                )
+            return None
         try:
             return msgspec.json.decode(raw or b"{}", type=self.body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from device_agent.clock import Clock
 from device_agent.protocol import limits
 from device_agent.protocol.messages import AuditRecord, AuditVerdict
+from gateway.spool import ledger
+from gateway.spool.budget import SpoolFull
 from gateway.spool.queue import Spool
 from gateway.store.writer import Statement, StoreFailed, Writer
 
@@ -66,9 +68,17 @@ class AuditBook:
         self._spool.added()
 
     async def write(self, deeds: Sequence[Deed]) -> None:
-        """Keep deeds that stand for themselves. A failed commit is logged: it changes no answer."""
+        """Keep deeds that stand for themselves. A failed commit is logged: it changes no answer.
+
+        Where the spool has no room they are kept here, and the ledger counts what does not go up.
+        """
+        records = [self._record(deed) for deed in deeds]
         try:
-            await self._writer.commit(self.statements(deeds))
+            upward = self._spool.adding(records)
+        except SpoolFull:
+            upward = ledger.lost("audit", "budget", len(records))
+        try:
+            await self._writer.commit([keeping(records), *upward])
         except StoreFailed as error:
             for deed in deeds:
                 log.error("audit row lost error=%s deed=%r", error.found, deed)

@@ -66,9 +66,12 @@ def status(
     if as_json:
         output.record("spool", found)
         return EXIT_OK
-    if found.enabled:
+    waiting = any(entry.pending for entry in found.classes)
+    if found.enabled or waiting:
         own(output, found)
-    elif not found.sites:
+    if waiting and not found.enabled:
+        output.note("no master above takes what waits: add one to masters: in the settings")
+    elif not found.enabled and not found.sites:
         output.note("no master above and no site below: nothing waits here")
     if found.sites:
         _below(output, found)

@@ -24,6 +24,9 @@ from gateway.jobs.open_jobs import OpenJobs
 from gateway.jobs.seal import public
 from gateway.store.reader import Reader
 
+PAGE_BYTES = 64 * 1024
+"""Of items in one frame: whatever the line is, an echo or an alarm does not wait long behind it."""
+
 OUTCOME_BYTES = 512
 """Names and numbers around an outcome's value."""
 
@@ -64,7 +67,7 @@ class Page:
         """Whether an item of this size may come in too; one alone always may."""
         if not self.items:
             return True
-        return len(self.items) < limits.BATCH_ITEMS and self.size + size <= limits.BATCH_BYTES
+        return len(self.items) < limits.BATCH_ITEMS and self.size + size <= PAGE_BYTES
 
     def add(self, body: bytes) -> None:
         """One item more."""
@@ -146,7 +149,7 @@ class StoryPages:
         planned = page.size
         for place, (row, size) in enumerate(sizes):
             planned += size + OUTCOME_BYTES
-            if place >= room or (planned > limits.BATCH_BYTES and (place or page.items)):
+            if place >= room or (planned > PAGE_BYTES and (place or page.items)):
                 page.more = True
                 break
             upto = row

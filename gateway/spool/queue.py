@@ -6,12 +6,14 @@ Items are added inside the transaction of whatever they tell of, so that an outc
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
+from device_agent.errors import StationFailed
 from device_agent.parts import Part
 from device_agent.protocol import limits
 from device_agent.protocol.messages import Item
@@ -22,6 +24,11 @@ from gateway.spool.streams import CLASS_OF, Class, Row, Rules
 from gateway.store.reader import Reader
 from gateway.store.writer import Statement, Writer
 from upstream.frames import STREAMS, LedgerRow, Stream
+
+log = logging.getLogger(__name__)
+
+MEASURE_SECONDS = 2.0
+"""How often the budget is told what waits: what was to be added and could not be written counts until then."""
 
 _ADD: Mapping[Stream, str] = {stream: f"INSERT INTO spool_{stream} (body) VALUES (?)" for stream in STREAMS}  # noqa: S608 - the six names of this program
 _WAITING = "SELECT " + ", ".join(f"EXISTS (SELECT 1 FROM spool_{stream} WHERE sequence > ?)" for stream in STREAMS)  # noqa: S608 - the names again
@@ -67,6 +74,7 @@ class Spool(Part):
     async def open(self) -> None:
         """Learn how full it is."""
         await self._measure()
+        self.spawn(self._keep_measuring(), "measure")
 
     @property
     def epoch(self) -> str:
@@ -194,3 +202,11 @@ class Spool(Part):
 
     async def _measure(self) -> None:
         self.budget.measured({entry.name: entry.pending_bytes for entry in await ledger.entries(self._reader)})
+
+    async def _keep_measuring(self) -> None:
+        while True:
+            await asyncio.sleep(MEASURE_SECONDS)
+            try:
+                await self._measure()
+            except StationFailed as error:
+                log.error("what waits was not measured error=%s", error.found)

@@ -168,10 +168,6 @@ class Writer(Part):
 
     def _written(self, written: Written | None, crash: BaseException | None) -> None:
         """In the loop, after the thread has done what it was handed."""
-        damage = next((error for error in written.errors if error and is_damage(error)), None) if written else None
-        if damage is not None:
-            # This process ends with it, and the next one salvages.
-            written, crash = None, mark(self._path, damage)
         if written is None:
             # Nothing that a unit could have caused: it ends the part.
             self._crash, self._ended = crash, True

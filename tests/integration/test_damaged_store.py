@@ -19,7 +19,7 @@ from gateway.store import opening
 from gateway.store.damage import ROW, Damage, decode, is_damage, mark_path
 from gateway.store.opening import belongings, open_store, set_aside
 from gateway.store.reader import Reader, StoreUnreadable
-from gateway.store.writer import StoreFailed, Writer
+from gateway.store.writer import Statement, StoreFailed, Writer
 from tests.peers.clock import HandClock
 from tests.peers.database import look, opened_rooms
 from tests.peers.station import StationProcess, ask
@@ -234,6 +234,30 @@ async def test_a_running_writer_that_meets_damage_leaves_a_mark_and_ends(store: 
     open_store(store, Clock())
     assert found(store).incomplete == ["manifests"]
     assert not mark_path(store).exists()
+
+
+async def test_what_is_on_disk_beside_a_unit_that_meets_damage_is_told_so(store: Path) -> None:
+    overwrite(store, page_of(store, "manifests", b"z" * 80) * PAGE, bytes(PAGE))
+    told: dict[str, bool] = {}
+
+    async def commit(writer: Writer, name: str, statement: Statement) -> None:
+        try:
+            await writer.commit([statement])
+        except StoreFailed:
+            told[name] = False
+        else:
+            told[name] = True
+
+    async def write() -> None:
+        async with Writer(store) as writer, asyncio.TaskGroup() as group:
+            group.create_task(commit(writer, "sound", ("INSERT INTO station VALUES (?, 'x')", [("a",)])))
+            group.create_task(commit(writer, "bad", ("UPDATE manifests SET final = 2 WHERE page >= ?", [(0,)])))
+            await asyncio.Event().wait()
+
+    with pytest.raises(BaseExceptionGroup):
+        await write()
+    assert look(store, "SELECT value FROM station WHERE key = 'a'") == [("x",)]
+    assert told == {"sound": True, "bad": False}
 
 
 async def test_a_running_reader_that_meets_damage_leaves_a_mark_and_ends(store: Path) -> None:

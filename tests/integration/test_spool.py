@@ -13,6 +13,7 @@ import pytest
 from device_agent.protocol import limits
 from device_agent.protocol.messages import Close, Event, Item, JobDefinition, OutcomeRecord, decode_item, encode
 from device_agent.protocol.outcomes import Outcome
+from gateway.audit.book import Deed
 from gateway.jobs.expect import pages
 from gateway.rooms import Rooms
 from gateway.spool.budget import Budget, SpoolFull
@@ -20,8 +21,10 @@ from gateway.spool.ledger import Entry, recount
 from gateway.spool.streams import CLASSES, Class
 from gateway.store import migrate as migrate_module
 from gateway.store.migrate import migrate, steps
+from gateway.store.writer import StoreFailed
 from tests.peers.central import an_event
 from tests.peers.database import FIRST_JID, a_job, encoded, look, opened_rooms, spooled
+from tests.peers.waiting import until
 from upstream.frames import STREAMS, Stream
 
 JID = str(FIRST_JID)
@@ -235,6 +238,36 @@ async def test_returns_are_refused_and_not_dropped_and_there_is_room_again_after
     await spool(gateway, record)
     found = await entry(gateway, "returns")
     assert (found.accepted, found.delivered, found.pending, found.dropped) == (3, 1, 2, {})
+
+
+async def test_what_could_not_be_written_takes_no_room_for_long(gateway: Rooms) -> None:
+    gateway.spool.budget = Budget(dict.fromkeys(CLASSES, 10_000))
+    record = OutcomeRecord(jid=JID, site="lisbon", id="a", fun="f.f", outcome=Outcome.OK, value="x" * 4_000, ended=2.0)
+    for _ in range(2):
+        with pytest.raises(StoreFailed):
+            await gateway.writer.commit([*gateway.spool.adding([record]), ("INSERT INTO nowhere VALUES (?)", [(1,)])])
+    with pytest.raises(SpoolFull):
+        gateway.spool.adding([record])
+
+    def is_room() -> bool:
+        try:
+            return bool(gateway.spool.adding([record]))
+        except SpoolFull:
+            return False
+
+    await until(is_room, what="room")
+
+
+async def test_who_was_turned_away_is_in_the_audit_here_and_in_the_ledger_when_the_spool_has_no_room(
+    gateway: Rooms,
+) -> None:
+    gateway.spool.budget = Budget(dict.fromkeys(CLASSES, 100))
+    deed = Deed(user="eve", door="api", action="run", subject="*", verdict="deny", why="not granted")
+    await gateway.audit.write([deed])
+    await gateway.audit.write([deed])
+    assert look(gateway.spool.path, "SELECT user, verdict FROM audit") == [("eve", "deny")] * 2
+    found = await entry(gateway, "audit")
+    assert (found.accepted, found.pending, found.dropped) == (2, 0, {"budget": 2})
 
 
 async def test_a_recount_finds_a_ledger_that_is_wrong(gateway: Rooms) -> None:

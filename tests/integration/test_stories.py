@@ -28,7 +28,7 @@ from gateway.jobs.expect import pages
 from gateway.jobs.open_jobs import BranchState, OpenJob
 from gateway.jobs.record import outcome_statement
 from gateway.jobs.silence import Terms
-from gateway.jobs.story_pages import Told
+from gateway.jobs.story_pages import PAGE_BYTES, Told
 from gateway.rooms import Rooms
 from tests.peers.central import EPOCH, a_master, an_event, answer, issued, outcomes, record
 from tests.peers.clock import HandClock
@@ -195,7 +195,7 @@ async def test_a_job_of_twenty_thousand_outcomes_is_told_in_pages(gateway: Rooms
         page = await gateway.stories._pages.next(jid, told)
         assert page is not None
         assert len(page.items) <= limits.BATCH_ITEMS
-        assert sum(map(len, page.items)) <= limits.BATCH_BYTES + limits.MESSAGE_BYTES
+        assert sum(map(len, page.items)) <= PAGE_BYTES + limits.MESSAGE_BYTES
         heard += sum(isinstance(decode_item(body), OutcomeRecord) for body in page.items)
         if page.final:
             break

@@ -211,8 +211,7 @@ async def test_what_a_disk_did_not_let_go_goes_without_another_confirmation(belo
 async def test_no_more_is_under_way_than_the_protocol_allows(below: Below) -> None:
     async with played_master() as master:
         master.confirms = False
-        # Three of these are too many for one batch.
-        below.add(*[bytes(limits.MESSAGE_BYTES)] * (limits.BATCHES_IN_FLIGHT * 8))
+        below.add(*[b"x"] * (limits.BATCHES_IN_FLIGHT * limits.BATCH_ITEMS * 3))
         async with uplink_part(below, master.address, echo_seconds=0.2):
             await until(lambda: len(master.batches()) >= limits.BATCHES_IN_FLIGHT, what="a full window")
             echoes = sum(isinstance(frame, frames.Echo) for frame in master.heard)

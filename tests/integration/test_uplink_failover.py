@@ -180,13 +180,14 @@ async def test_the_link_is_lost_in_the_middle_of_batches_and_the_next_one_gets_a
     async with uplink_part(below, *addresses(masters), **FAILOVER) as uplink:
         await until(lambda: roles(uplink) == ["active", "standby", "standby"], what="three links")
         first.confirms = False
-        below.add(*[bytes(limits.MESSAGE_BYTES)] * (limits.BATCHES_IN_FLIGHT * 8))
+        count = limits.BATCHES_IN_FLIGHT * limits.BATCH_ITEMS * 3
+        below.add(*[b"x"] * count)
         await until(lambda: len(first.batches()) >= limits.BATCHES_IN_FLIGHT, what="a full window")
         await first.say(frames.Confirmed(EPOCH, "returns", first.batches()[0].items[-1][0]))
         confirmed = first.batches()[0].items[-1][0]
         first.answers = False
         await until(lambda: not below.items, what="everything is confirmed")
-        assert items(second) == list(range(confirmed + 1, limits.BATCHES_IN_FLIGHT * 8 + 1))
+        assert items(second) == list(range(confirmed + 1, count + 1))
         sent = len(first.batches())
         below.add(b"one more")
         await until(lambda: not below.items, what="one more")

@@ -16,6 +16,7 @@ from tests.peers.ports import EPOCH, SECONDS, Above, Below
 from upstream import frames
 from upstream.curve import CurveKeys
 from upstream.frames import FromMaster, FromSite
+from upstream.ports import StoryTeller
 from upstream.sites import Sites
 from upstream.uplink import MasterAddress, Uplink, UplinkRules
 
@@ -62,6 +63,7 @@ def uplink_part(
     keys: CurveKeys | None = None,
     site: str = "lisbon",
     echo_seconds: float = ECHO_SECONDS,
+    stories: StoryTeller | None = None,
     **rules: Any,
 ) -> Uplink:
     """The gateway's end; ``rules`` are those of ``UplinkRules``."""
@@ -75,6 +77,7 @@ def uplink_part(
         intake=below,
         refusals=below,
         clock=Clock(),
+        stories=stories,
         rules=UplinkRules(**rules),
     )
 

@@ -14,6 +14,7 @@ from upstream import frames
 from upstream.dealer import LinkLost
 from upstream.item_sender import ItemSender
 from upstream.link_budget import LinkBudget
+from upstream.window import Window
 
 
 class Sent:
@@ -33,7 +34,7 @@ def below() -> Below:
 
 
 async def begun(below: Below) -> ItemSender:
-    sender = ItemSender(below, LinkBudget(0, HandClock()), "k" * 40, below)
+    sender = ItemSender(below, LinkBudget(0, HandClock()), Window(HandClock(), 15.0), "k" * 40, below)
     await sender.begin(frames.SiteWelcome("played", {}, 0), rolled_back=False)
     return sender
 
@@ -61,7 +62,7 @@ async def test_what_was_sent_before_another_master_made_the_store_go_on_under_a_
 
 async def test_a_role_that_comes_and_goes_puts_no_more_under_way_than_the_protocol_allows(below: Below) -> None:
     sender, sent = await begun(below), Sent()
-    below.add(*[bytes(limits.BATCH_BYTES)] * (limits.BATCHES_IN_FLIGHT * 3))
+    below.add(*[b"x"] * (limits.BATCH_ITEMS * limits.BATCHES_IN_FLIGHT * 3))
     for _ in range(3):
         async with asyncio.TaskGroup() as group:
             running = group.create_task(sender.run(sent.send))

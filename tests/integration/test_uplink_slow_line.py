@@ -1,0 +1,79 @@
+"""The gateway's end of the rope over a line that is slower than what waits for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.peers.ports import Below
+from tests.peers.rope import connected, played_master, uplink_part
+from tests.peers.slow_line import slow_line
+from tests.peers.waiting import until
+from upstream import frames
+from upstream.ports import SendStory
+from upstream.story_frames import Story
+from upstream.uplink import MasterAddress
+
+BYTES_PER_SECOND = 250_000
+ECHO_SECONDS = 0.3
+"""Three of them are less than a full batch takes on that line."""
+
+
+class Teller:
+    """Implements ``StoryTeller``: it tells a job for ever."""
+
+    async def tell(self, master: str, active: Callable[[], bool], send: SendStory) -> None:
+        while True:
+            await send(Story("20260101000000000001", [bytes(1000)]))
+
+    def ask(self, master: str, jid: str, *, anew: bool) -> None:
+        pass
+
+    def taken(self, master: str) -> None:
+        pass
+
+    def role_changed(self, master: str) -> None:
+        pass
+
+
+async def test_what_a_master_is_told_of_jobs_takes_of_the_same_budget() -> None:
+    below = Below()
+    async with played_master() as master, uplink_part(below, master.address, stories=Teller(), max_bytes_per_second=1):
+        await until(lambda: any(isinstance(frame, Story) for frame in master.heard), what="the first page")
+        below.add(b"one")
+        echoes = sum(isinstance(frame, frames.Echo) for frame in master.heard)
+        await until(
+            lambda: sum(isinstance(frame, frames.Echo) for frame in master.heard) >= echoes + 3, what="some time"
+        )
+    assert sum(isinstance(frame, Story) for frame in master.heard) == 1
+    assert master.batches() == []
+
+
+async def test_a_line_on_which_a_full_batch_takes_longer_than_a_master_may_be_silent_is_drained() -> None:
+    below = Below()
+    below.add(*[bytes(10_000)] * 150)
+    async with (
+        played_master() as master,
+        slow_line(master.address.address, BYTES_PER_SECOND) as near,
+        uplink_part(below, MasterAddress(near, master.address.key), echo_seconds=ECHO_SECONDS) as uplink,
+    ):
+        await until(lambda: not below.items, what="all of it", seconds=40)
+        hellos = master.hellos
+        below.add(*[bytes(10_000)] * 150)
+        await until(lambda: not below.items, what="as much again", seconds=40)
+        assert connected(uplink)
+        assert master.hellos == hellos, "it knows the line by then"
+
+
+async def test_an_alarm_passes_what_waits_for_a_slow_line() -> None:
+    below = Below()
+    below.add(*[bytes(10_000)] * 300, stream="events")
+    async with (
+        played_master() as master,
+        slow_line(master.address.address, BYTES_PER_SECOND) as near,
+        uplink_part(below, MasterAddress(near, master.address.key), echo_seconds=ECHO_SECONDS),
+    ):
+        await until(lambda: len(below.streams["events"]) < 250, what="some of it", seconds=40)
+        below.add(b"fire", stream="urgent")
+        before = len(below.streams["events"])
+        await until(lambda: not below.streams["urgent"], what="the alarm", seconds=40)
+        assert before - len(below.streams["events"]) < 75, "three seconds of the line"
