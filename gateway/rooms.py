@@ -194,7 +194,7 @@ class Rooms:
             metrics=metrics,
         )
         self.closing.on_news(self.stories.news)
-        self.asking = Asking()
+        self.asking = Asking(reader)
         self.branches = Branches(
             open_jobs=self.open_jobs,
             registry=self.registry,

@@ -82,11 +82,15 @@ class Fence(Protocol):
 
 @dataclass(frozen=True)
 class Entry:
-    """Whether a gateway is let in, and whether it has to take a new epoch; else what to tell it."""
+    """Whether a gateway is let in, and whether it has to take a new epoch; else what to tell it.
+
+    ``late``: the hello is an old one of the gateway that was let in, and came after the one that was said later.
+    """
 
     refused: str = ""
     mark: bytes = b""
     renew: bool = False
+    late: bool = False
 
 
 class Roll(Protocol):

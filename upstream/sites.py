@@ -255,6 +255,7 @@ class Sites(Part):
         fenced = None if peer.accepted else await judged(self._fence, peer)
         if fenced is not None:
             await self._send(peer, fenced)
+        if isinstance(fenced, frames.SiteRefused):
             await self._send_to(peer.site, Twin(peer.address))
         if fenced is not None or peer.accepted or self._peers.get(peer.identity) is not peer:
             return  # dropped while it was judged, or welcome already

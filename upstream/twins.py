@@ -58,10 +58,12 @@ async def overheard(marks: Marks | None, master: str, frame: frames.FromMaster) 
         await marks.twin(master, frame.address)
 
 
-async def judged(fence: Fence | None, peer: Peer) -> frames.SiteRefused | None:
-    """A master's side: what a copy is told; None for the gateway that was welcome last."""
+async def judged(fence: Fence | None, peer: Peer) -> frames.SiteRefused | frames.HelloAgain | None:
+    """A master's side: what a copy is told, or whoever says an old hello; None for the gateway that is let in."""
     if fence is None:
         return None
     entry = await fence.judge(peer.site, peer.hello, peer.address)
+    if entry.late:
+        return frames.HelloAgain()
     peer.renew = entry.renew
     return frames.SiteRefused("fenced", entry.refused, mark=entry.mark) if entry.refused else None

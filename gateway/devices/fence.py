@@ -20,6 +20,9 @@ from upstream.ports import Entry
 
 log = logging.getLogger(__name__)
 
+HEARD = 64
+"""Marks by which a hello is known that was overtaken by a later one; far more than can be under way."""
+
 SAID_AGAIN_SECONDS = 3600.0
 """A copy knocks again and again; the event is fired this often."""
 
@@ -61,6 +64,8 @@ class SiteFence(Part):
         self._clock = clock
         self._known: dict[str, _Known] = {}
         self._said: dict[str, float] = {}
+        self._heard: dict[str, list[bytes]] = {}
+        """By site, marks of hellos that were let in. Not on disk: no connection is older than this program."""
         self._on_unfenced: Callable[[str], Awaitable[None]] = _nobody
 
     async def open(self) -> None:
@@ -79,7 +84,10 @@ class SiteFence(Part):
         if not hello.marks:
             # A release from before there were marks.
             return Entry()
-        known = self._known.get(site)
+        known, heard = self._known.get(site), self._heard.setdefault(site, [])
+        if known is not None and hello.marks[-1] != known.mark and hello.marks[-1] in heard:
+            # A copy would say a mark of its own. This one was held up on a line that was cut, or by a busy master.
+            return Entry(late=True)
         begun_anew = known is not None and hello.fresh and hello.epoch != known.epoch
         if known is not None and known.mark not in hello.marks and not begun_anew:
             await self._refuse(site, known, hello, address)
@@ -90,10 +98,12 @@ class SiteFence(Part):
             )
         renew = known.renew if known is not None and known.renew == hello.epoch else ""
         fresh = _Known(hello.marks[-1], hello.epoch, renew)
-        if known is not None and known.twin and not begun_anew and not renew:
-            # Until it is mended, what was seen of the other stays to be seen.
+        if known is not None and known.twin not in (b"", *hello.marks) and not begun_anew and not renew:
+            # Until it is mended, what was seen of the other stays to be seen. One that says the mark of the other is no
+            # other: this master was restored from a backup, and has turned it away once.
             fresh.twin, fresh.address, fresh.seen, fresh.count = known.twin, known.address, known.seen, known.count
         await self._keep(site, fresh)
+        self._heard[site] = [*(mark for mark in heard if mark not in hello.marks), *hello.marks][-HEARD:]
         return Entry(renew=bool(renew))
 
     async def unfence(self, site: str) -> None:
@@ -109,6 +119,7 @@ class SiteFence(Part):
         # Both number what they send under this name, so who goes on takes another.
         await self._keep(site, _Known(known.twin, known.epoch, renew=known.epoch))
         self._said.pop(site, None)
+        self._heard.pop(site, None)
         await self._on_unfenced(site)
 
     def view(self, site: str) -> dict[str, Any]:
@@ -119,11 +130,13 @@ class SiteFence(Part):
         return {"address": known.address, "seen": known.seen, "count": known.count}
 
     async def _refuse(self, site: str, known: _Known, hello: SiteHello, address: str) -> None:
+        # By itself it comes again. Who was let in before this master was restored from a backup says so then.
+        again = known.twin in hello.marks
         known.twin, known.address, known.seen = hello.marks[-1], address, self._clock.wall()
         known.count += 1
         await self._keep(site, known)
         now = self._clock.monotonic()
-        if now - self._said.get(site, -SAID_AGAIN_SECONDS) >= SAID_AGAIN_SECONDS:
+        if again and now - self._said.get(site, -SAID_AGAIN_SECONDS) >= SAID_AGAIN_SECONDS:
             self._said[site] = now
             log.error("two gateways run with copies of one store site=%s fenced=%s", site, address)
             await self._bus.fire(

@@ -14,7 +14,7 @@ from device_agent.protocol.targeting import compile_target
 from gateway.devices.registry import Registry
 from gateway.devices.sites import SiteBook
 from gateway.jobs.accept import ADD_PAGE
-from gateway.jobs.asking import Asking
+from gateway.jobs.asking import Asking, untold
 from gateway.jobs.close import Closing
 from gateway.jobs.expect import pages
 from gateway.jobs.open_jobs import Branch, BranchState, OpenJob, OpenJobs
@@ -73,6 +73,7 @@ class Branches:
             if branch is not None:
                 branch.tries = 0
                 await self._offer(opened, branch, anew=True)
+        await self._asking.ask_untold(site)
 
     async def site_stands_by(self, site: str) -> None:
         """A site's spool goes to another master from now on: what it does not bring any more is asked for."""
@@ -223,6 +224,8 @@ class Branches:
             ),
             outcome_statement(records, branch.site),
             (SET_BRANCH, [(BranchState.CLOSED.value, opened.job.jid, branch.site)]),
+            # Its own word may come later, and go to another master.
+            untold(branch.site, [opened.job.jid] if verdict.outcome is Outcome.SITE_DARK else []),
             *self._spool.adding([*manifest, *records]),
         ]
         await self._writer.commit(statements)

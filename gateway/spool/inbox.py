@@ -24,7 +24,7 @@ from gateway.bus import Bus
 from gateway.devices.registry import Registry
 from gateway.devices.sites import SiteBook
 from gateway.jobs.accept import ADD_BRANCH, ADD_JOB, ADD_PAGE
-from gateway.jobs.asking import Asking
+from gateway.jobs.asking import Asking, untold, whole
 from gateway.jobs.branches import SET_BRANCH, Branches
 from gateway.jobs.close import Closing
 from gateway.jobs.open_jobs import Branch, BranchState, OpenJob, OpenJobs
@@ -38,6 +38,12 @@ from gateway.store.writer import Statement, Writer
 from upstream.frames import DeviceRecord, LedgerRow, Stream
 
 log = logging.getLogger(__name__)
+
+_COUNT_AGAIN = (
+    "UPDATE jobs SET expected = (SELECT count(*) FROM outcomes WHERE outcomes.jid = jobs.jid)"
+    " WHERE jid = ? AND closed IS NOT NULL"
+)
+"""A job that ended while a site was dark may have been meant for more of its devices than were known here."""
 
 
 class Inbox:
@@ -88,6 +94,9 @@ class Inbox:
         if entry.epoch:
             log.warning("the site has a new store site=%s epoch=%s", site, epoch)
             await self._branches.site_forgot(site)
+        # On disk at once: what it takes from now on is not lost, however often it connects before it sends anything.
+        await self._writer.commit(self._site_book.position_statements(site, epoch, {}, 0))
+        self._site_book.moved(site, epoch, {}, 0)
         return {}, 0
 
     async def commit_records(self, site: str, epoch: str, records: list[DeviceRecord]) -> int:
@@ -112,6 +121,7 @@ class Inbox:
                 *self._statements(batch),
                 *self._site_book.position_statements(site, epoch, {stream: sequence}, revision),
                 received(site, stream, len(items), batch.refused),
+                untold(site, batch.asked),
             ]
         )
         self._site_book.moved(site, epoch, {stream: sequence}, revision)
@@ -121,10 +131,13 @@ class Inbox:
     async def commit_story(self, site: str, items: list[bytes]) -> None:
         """Put on disk what is new in a story; the site's position in its spool stays where it is."""
         batch = await self._sorting.sort(site, [(0, body) for body in items], story=True)
-        await self._writer.commit(self._statements(batch))
+        ended = [close.jid for close in batch.closes]
+        await self._writer.commit([*self._statements(batch), whole(site, ended)])
         for jid in batch.parts:
             self._asking.told(site, jid)
         await self._after_commit(batch)
+        if ended:
+            await self._asking.ask_untold(site, len(ended))
 
     async def unknown_job(self, site: str, jid: str) -> None:
         """A site says that it does not know a job it was asked for."""
@@ -132,6 +145,9 @@ class Inbox:
             # What it said of it before will never make sense.
             self._metrics.refused("uplink", "unknown_job", site, jid)
         await self._branches.job_unknown(site, jid)
+        if await self._asking.is_untold(site, jid):
+            await self._writer.commit([whole(site, [jid])])
+            await self._asking.ask_untold(site, 1)
 
     async def _after_commit(self, batch: SiteBatch) -> None:
         self._spool.added()
@@ -145,6 +161,7 @@ class Inbox:
     def _statements(self, batch: SiteBatch) -> list[Statement]:
         wall, monotonic = self._clock.wall(), self._clock.monotonic()
         answered = [(BranchState.ANSWERED.value, page.jid, batch.site) for _, page in batch.pages if page.final]
+        late = {record.jid for record in batch.records if self._open_jobs.get(record.jid) is None}
         closed = [(BranchState.CLOSED.value, close.jid, batch.site) for close in batch.closes]
         return [
             (
@@ -169,6 +186,7 @@ class Inbox:
                 ],
             ),
             outcome_statement(batch.records, batch.site),
+            (_COUNT_AGAIN, [(jid,) for jid in sorted(late)]),
             (SET_BRANCH, [*answered, *closed]),
             *self._bus.keeping(batch.events),
             keeping(batch.audit),

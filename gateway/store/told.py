@@ -23,20 +23,19 @@ from upstream.twin_frames import MARKS
 log = logging.getLogger(__name__)
 
 MARK_BYTES = 16
-KEPT = 64
-"""Marks that were welcome once: by an older one of them a master is known that was restored from a backup."""
+KEPT = 1024
+"""Marks that a master has had: by an older one of them it is known that it was restored from a backup. A line that
+breaks every few minutes uses up some hundreds in a day."""
 
 TRIED = MARKS - 2
 """Marks that a master may have seen; with the one that was welcome, and one of a master from a backup."""
 
 _ADD = "INSERT INTO marks (master, mark) VALUES (?, ?)"
-_WELCOMED = "UPDATE marks SET welcomed = 1 WHERE master = ? AND mark = ?"
+# Those before the newest too: a master may have let one in whose welcome was lost, and be put back to that moment.
+_WELCOMED = "UPDATE marks SET welcomed = 1 WHERE master = ? AND welcomed = 0"
 _FORGET = (
-    "DELETE FROM marks WHERE master = ? AND welcomed = 0",
-    (
-        "DELETE FROM marks WHERE master = ? AND number <="
-        " (SELECT number FROM marks WHERE master = ? ORDER BY number DESC LIMIT 1 OFFSET ?)"
-    ),
+    "DELETE FROM marks WHERE master = ? AND number <="
+    " (SELECT number FROM marks WHERE master = ? ORDER BY number DESC LIMIT 1 OFFSET ?)"
 )
 
 
@@ -95,15 +94,8 @@ class Marks(Part):
                 [self._bus.event(tags.master_rolled_back(name), {"master": name, "key": master, "site": self._site})]
             )
         if known.tried:
-            newest = known.tried[-1]
-            await self._writer.commit(
-                [
-                    (_WELCOMED, [(master, newest)]),
-                    (_FORGET[0], [(master,)]),
-                    (_FORGET[1], [(master, master, KEPT)]),
-                ]
-            )
-            known.welcomed = [*known.welcomed, newest][-KEPT:]
+            await self._writer.commit([(_WELCOMED, [(master,)]), (_FORGET, [(master, master, KEPT)])])
+            known.welcomed = [*known.welcomed, *known.tried][-KEPT:]
             known.tried = []
         known.claimed, known.fenced = b"", ""
 

@@ -313,3 +313,15 @@ async def test_a_batch_that_could_not_be_written_leaves_no_trace(master: Rooms) 
     await master.writer.commit([("DROP TRIGGER full", [()])])
     await master.inbox.commit("lisbon", EPOCH, "returns", encoded(*answer(jid, "a")))
     assert dict(opened.counts) == {"ok": 1}
+
+
+async def test_a_site_forgets_once_however_often_it_connects_under_its_new_epoch(master: Rooms) -> None:
+    await master.inbox.commit("lisbon", EPOCH, "events", encoded(an_event(1)))
+    assert await master.inbox.position("lisbon", OTHER_EPOCH) == ({}, 0)
+    opened = await issued(master)
+    await master.inbox.commit_story("lisbon", [encode(*pages(opened.job.jid, "lisbon", ["a"], 1, final=True))])
+    assert await master.inbox.position("lisbon", OTHER_EPOCH) == ({}, 0)
+    assert opened.branches["lisbon"].state is BranchState.ANSWERED
+    assert outcomes(master, opened.job.jid) == {}
+    # Numbers of the store before are none of this one, also after it was lost in its turn.
+    assert await master.inbox.position("lisbon", EPOCH) == ({}, 0)

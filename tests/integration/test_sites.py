@@ -25,6 +25,8 @@ from tests.peers.waiting import until
 from upstream import frames
 from upstream import sites as sites_module
 from upstream.peer import QUEUED_FRAMES
+from upstream.ports import Entry
+from upstream.twin_frames import Twin
 
 
 @pytest.fixture
@@ -333,3 +335,30 @@ async def test_what_a_site_brings_with_its_hello_is_judged_with_its_key(master: 
         await site.hello(request=b"a request", certificate=b"a certificate")
         await site.hears(frames.SiteWelcome)
     assert above.brought == {"lisbon": (b"a request", b"a certificate")}
+
+
+class _Overtaken:
+    """A fence that has let in a later hello of the same gateway."""
+
+    async def judge(self, site: str, hello: frames.SiteHello, address: str) -> Entry:
+        return Entry(late=bool(hello.marks))
+
+
+async def test_an_old_hello_takes_nobodys_place_and_nobody_is_told_of_a_copy(master: Master, above: Above) -> None:
+    master.part._fence = _Overtaken()
+    keys = new_keys()
+    above.states[keys.public] = "accepted"
+    address = master.part.address
+    async with (
+        played_site(address, master.keys.public, keys) as site,
+        played_site(address, master.keys.public, keys) as old,
+    ):
+        await site.hello()
+        await site.hears(frames.SiteWelcome)
+        await old.hello(marks=[bytes(16)])
+        await old.hears(frames.HelloAgain)
+        await master.part.keys_changed()
+        await site.say(frames.Echo(1))
+        await site.hears(frames.EchoReply)
+        assert not [frame for frame in site.heard if isinstance(frame, Twin)]
+    assert above.up == ["lisbon"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -17,6 +19,8 @@ from gateway.rooms import Rooms
 from gateway.spool.budget import Budget, SpoolFull
 from gateway.spool.ledger import Entry, recount
 from gateway.spool.streams import CLASSES, Class
+from gateway.store import migrate as migrate_module
+from gateway.store.migrate import migrate, steps
 from gateway.store.writer import StoreFailed
 from tests.peers.central import an_event
 from tests.peers.database import FIRST_JID, a_job, encoded, look, opened_rooms, spooled
@@ -272,34 +276,19 @@ async def test_a_recount_finds_a_ledger_that_is_wrong(gateway: Rooms) -> None:
     assert [found.name for found in await recount(gateway.spool.path) if not found.equal] == ["events"]
 
 
-async def test_what_waited_before_there_were_streams_is_taken_over(tmp_path: Path) -> None:
-    async with opened_rooms(tmp_path, masters=True) as rooms:
-        await rooms.writer.commit(
-            [
-                (
-                    "INSERT INTO spool (kind, body) VALUES (?, ?)",
-                    [("event", encode(an_event(1))), ("close", encode(Close(jid=JID, site="lisbon", counts={})))],
-                ),
-                *((f"DROP TABLE {name}", [()]) for name in _new_tables()),
-                ("DROP INDEX outcomes_jid", [()]),
-                ("PRAGMA user_version = 6", [()]),
-            ]
+async def test_what_waited_before_there_were_streams_is_taken_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    six = steps()[:6]
+    with monkeypatch.context() as older:
+        older.setattr(migrate_module, "steps", lambda: six)
+        migrate(tmp_path / "station.sqlite")
+    with closing(sqlite3.connect(tmp_path / "station.sqlite", isolation_level=None)) as store:
+        store.executemany(
+            "INSERT INTO spool (kind, body) VALUES (?, ?)",
+            [("event", encode(an_event(1))), ("close", encode(Close(jid=JID, site="lisbon", counts={})))],
         )
     async with opened_rooms(tmp_path, masters=True) as rooms:
         assert await spooled(rooms) == [Close(jid=JID, site="lisbon", counts={}), an_event(1)]
         assert (await entry(rooms, "returns")).accepted == (await entry(rooms, "events")).accepted == 1
         assert look(rooms.spool.path, "SELECT count(*) FROM spool") == [(0,)]
-
-
-def _new_tables() -> list[str]:
-    others = [
-        "ledger",
-        "drops",
-        "confirmations",
-        "site_positions",
-        "site_received",
-        "site_ledgers",
-        "marks",
-        "site_marks",
-    ]
-    return [*(f"spool_{stream}" for stream in STREAMS), *others]

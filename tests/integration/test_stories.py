@@ -23,12 +23,15 @@ from device_agent.protocol.messages import (
     encode,
 )
 from device_agent.protocol.outcomes import Outcome
+from gateway.jobs.asking import AT_ONCE
 from gateway.jobs.expect import pages
 from gateway.jobs.open_jobs import BranchState, OpenJob
 from gateway.jobs.record import outcome_statement
+from gateway.jobs.silence import Terms
 from gateway.jobs.story_pages import PAGE_BYTES, Told
 from gateway.rooms import Rooms
 from tests.peers.central import EPOCH, a_master, an_event, answer, issued, outcomes, record
+from tests.peers.clock import HandClock
 from tests.peers.database import a_job, encoded, look, opened_rooms, spooled
 from tests.peers.waiting import until
 from upstream.story_frames import STORIES_IN_FLIGHT, Story, UnknownJob
@@ -351,3 +354,58 @@ async def test_the_sites_own_word_in_a_story_takes_the_place_of_site_dark(master
     await master.inbox.commit_story("lisbon", told_of(opened, "a", "b"))
     assert outcomes(master, jid) == {("lisbon", "a"): "ok", ("lisbon", "b"): "ok"}
     assert +opened.counts == {"ok": 2}
+
+
+async def test_a_story_that_was_asked_for_before_a_crash_is_asked_for_after_it(tmp_path: Path) -> None:
+    job = a_job()
+    async with a_master(tmp_path / "central", "lisbon") as master:
+        Asked(master)
+        await master.inbox.commit("lisbon", EPOCH, "returns", encoded(record(job.jid, "a")))
+    async with a_master(tmp_path / "central", "lisbon") as master:
+        asked = Asked(master)
+        await master.branches.site_up("lisbon")
+        assert asked.jobs == [(job.jid, "lisbon", True)]
+        await master.inbox.commit_story("lisbon", bodies(JobDefinition(encode(job), "lisbon"), *answer(job.jid, "a")))
+        assert outcomes(master, job.jid) == {("lisbon", "a"): "ok"}
+        await master.branches.site_up("lisbon")
+        assert len(asked.jobs) == 1
+
+
+async def test_a_job_that_ended_as_site_dark_is_asked_for_when_the_site_is_back(tmp_path: Path) -> None:
+    clock = HandClock()
+    async with a_master(tmp_path / "central", "lisbon", clock=clock) as master:
+        opened = await issued(master, expires_seconds=10.0)
+        jid, branch = opened.job.jid, opened.branches["lisbon"]
+        (page,) = pages(jid, "lisbon", ["a", "b"], 1, final=False)
+        await master.inbox.commit("lisbon", EPOCH, "returns", encoded(page))
+        clock.move(100.0)
+        await master.branches.look_at(opened, branch, Terms(opened.deadline, "drop", 3600.0, False), clock.monotonic())
+        assert outcomes(master, jid) == {("lisbon", "a"): "site_dark", ("lisbon", "b"): "site_dark"}
+        await until(lambda: master.open_jobs.get(jid) is None, what="the close")
+    # The outcomes went to another master, to which the spool goes now.
+    async with a_master(tmp_path / "central", "lisbon", clock=clock) as master:
+        asked = Asked(master)
+        await master.branches.site_up("lisbon")
+        assert asked.jobs == [(jid, "lisbon", True)]
+        await master.inbox.commit_story("lisbon", told_of(opened, "a", "b", "c"))
+        assert outcomes(master, jid) == {("lisbon", name): "ok" for name in "abc"}
+        view = await master.views.one(jid)
+        assert (view["expected"], view["counts"]) == (3, {"ok": 3})
+        await master.branches.site_up("lisbon")
+        assert len(asked.jobs) == 1
+
+
+async def test_many_jobs_that_are_still_to_be_told_are_asked_for_one_after_another(tmp_path: Path) -> None:
+    jobs = [a_job(number) for number in range(AT_ONCE + 10)]
+    async with a_master(tmp_path / "central", "lisbon") as master:
+        Asked(master)
+        await master.inbox.commit("lisbon", EPOCH, "returns", encoded(*(record(job.jid, "a") for job in jobs)))
+    async with a_master(tmp_path / "central", "lisbon") as master:
+        asked = Asked(master)
+        await master.branches.site_up("lisbon")
+        assert len(asked.jobs) == AT_ONCE
+        for jid, _, _ in asked.jobs:
+            await master.inbox.unknown_job("lisbon", jid)
+        assert [jid for jid, _, _ in asked.jobs] == [job.jid for job in jobs]
+        await master.branches.site_up("lisbon")
+        assert len(asked.jobs) == len(jobs)
