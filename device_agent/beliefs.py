@@ -89,11 +89,15 @@ class Beliefs:
         certificate = self.identity.anchor.site_by_kid(word.kid, self.now())
         if not certificate.issued - FUTURE_SECONDS <= word.issued <= certificate.expires + SKEW_SECONDS:
             raise Refused("wrong_time", f"{word.issued} is outside the certificate of {certificate.site}")
-        if fresh or word.issued >= self.now() - SKEW_SECONDS:
+        if fresh or not self.is_past(word):
             self.identity.floor.told(word.issued, self._clock.monotonic())
         if self.identity.index != word.index:
             self.identity.index = word.index
             self.identity.changed = True
+
+    def is_past(self, word: SessionOk) -> bool:
+        """Whether what the site says the time is lies behind what it was by its own word."""
+        return word.issued < self.now() - SKEW_SECONDS
 
     def take_epoch(self, body: bytes) -> None:
         """A newer group key. Raises ``Refused``."""
@@ -157,7 +161,7 @@ class Beliefs:
         if floor.is_ahead(read.issued, self._clock.monotonic()):
             raise Refused("issued_in_future", f"the certificate of {read.site}, at {read.issued}")
         certificate = self.identity.anchor.take_site_certificate(body, self.now())
-        floor.master_signed(certificate.issued)
+        floor.master_signed(certificate.issued, self._clock.monotonic())
 
     def _take_revocations(self, body: bytes) -> None:
         self.identity.anchor.take_revocations(body)

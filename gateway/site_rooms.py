@@ -16,6 +16,7 @@ from gateway.broker.mosquitto import Mosquitto
 from gateway.broker.part import BrokerPart
 from gateway.config import BrokerSettings
 from gateway.devices.client_addresses import ClientAddresses
+from gateway.devices.clock_watch import ClockWatch
 from gateway.devices.enrollment import Enrollment
 from gateway.devices.enrollment_ports import Entrance
 from gateway.devices.openings import Openings
@@ -39,7 +40,8 @@ class SiteRooms:
         self.broker = broker_for(settings, site, state_dir, clock)
         if isinstance(self.broker, EmbeddedBroker):
             self.broker.count_devices(rooms.registry.present)
-        self.prekeys = Prekeys(site=site, authority=authority, writer=writer, reader=reader)
+        self.prekeys = Prekeys(site=site, authority=authority, writer=writer, reader=reader, clock=clock)
+        self.clock_watch = ClockWatch(clock, self.prekeys.start_anew)
         self.enrollment = Enrollment(
             site=site,
             authority=authority,
@@ -123,7 +125,7 @@ class SiteRooms:
             metrics=self._rooms.metrics,
             clock=self._clock,
         )
-        return [self.sessions, self.revocation, self.openings, self.recertification, downlink]
+        return [self.sessions, self.revocation, self.openings, self.recertification, downlink, self.clock_watch]
 
     async def _revoked_above(self, dids: Sequence[str]) -> None:
         await self.enrollment.verdicts.mark_revoked(dids, "revoked by a list from above")

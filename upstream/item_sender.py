@@ -17,9 +17,12 @@ from upstream import frames
 from upstream.dealer import LinkLost
 from upstream.frames import STREAMS, Stream
 from upstream.link_budget import LinkBudget
-from upstream.ports import Outgoing
+from upstream.ports import Outgoing, Refusals
 
 log = logging.getLogger(__name__)
+
+AGAIN_SECONDS = 1.0
+"""What is confirmed and could not be let go is let go after so long, whether or not more is confirmed."""
 
 Send = Callable[[frames.FromSite], Awaitable[None]]
 """Sends one frame. Raises ``LinkLost``."""
@@ -31,13 +34,16 @@ class ItemSender:
     ``run`` may be cancelled and run again: it goes on behind what it sent.
     """
 
-    def __init__(self, outgoing: Outgoing, budget: LinkBudget, master: str) -> None:
+    def __init__(self, outgoing: Outgoing, budget: LinkBudget, master: str, refusals: Refusals) -> None:
         self._outgoing = outgoing
         self._budget = budget
         self._master = master
+        self._refusals = refusals
         self._confirmed: Counter[Stream] = Counter()
         self._sent: Counter[Stream] = Counter()
         self._gone: Counter[Stream] = Counter()
+        self._epoch = ""
+        self._under_way: deque[tuple[Stream, int]] = deque()
         self._confirmation = asyncio.Event()
         self._room = asyncio.Event()
 
@@ -55,11 +61,18 @@ class ItemSender:
             raise LinkLost(f"the spool cannot be read: {error.what}") from None
         self._confirmed, self._sent = Counter(welcome.positions), Counter(welcome.positions)
         self._gone = Counter()
+        self._epoch = self._outgoing.epoch
+        self._under_way.clear()
         self._confirmation.set()
 
     def confirmed(self, frame: frames.Confirmed) -> None:
-        """The master has everything of a stream up to there on disk."""
-        if frame.epoch == self._outgoing.epoch and frame.sequence > self._confirmed[frame.stream]:
+        """The master has everything of a stream up to there on disk. What it was never sent is refused and counted.
+
+        Of the store as it was called when the link began: what it has of that it has, whatever comes next.
+        """
+        if frame.epoch != self._epoch or frame.sequence > self._sent[frame.stream]:
+            self._refusals.refused("uplink", "false_confirmation", self._master, f"{frame.stream} {frame.sequence}")
+        elif frame.sequence > self._confirmed[frame.stream]:
             self._confirmed[frame.stream] = frame.sequence
             self._confirmation.set()
             self._room.set()
@@ -74,8 +87,8 @@ class ItemSender:
 
     async def run(self, send: Send) -> None:
         """Send until cancelled. Raises ``LinkLost``."""
-        under_way: deque[tuple[Stream, int]] = deque()
         while True:
+            await self._fewer_under_way()
             await self._budget.room()
             self._outgoing.changed.clear()
             batch = await self._next()
@@ -86,21 +99,14 @@ class ItemSender:
             stream, last = batch.stream, batch.items[-1][0]
             self._sent[stream] = last
             self._budget.spend(sum(len(body) for _, body in batch.items))
-            under_way.append((stream, last))
-            # Counted in batches, as the master does: a batch of large items holds few of them.
-            while len(under_way) >= limits.BATCHES_IN_FLIGHT:
-                stream, sequence = under_way[0]
-                if sequence <= self._confirmed[stream]:
-                    under_way.popleft()
-                    continue
-                self._room.clear()
-                await self._room.wait()
+            self._under_way.append((stream, last))
 
     async def let_go(self) -> None:
         """Let go of what is confirmed, until cancelled: off the way of what is sent, and all at once."""
         while True:
             await self._confirmation.wait()
             self._confirmation.clear()
+            failed = False
             for stream, sequence in list(self._confirmed.items()):
                 if sequence <= self._gone[stream]:
                     continue
@@ -108,8 +114,23 @@ class ItemSender:
                     await self._outgoing.confirm(stream, sequence, self._master)
                     self._gone[stream] = sequence
                 except OutstationError as error:
-                    # What is confirmed but still on disk is let go with the next confirmation.
                     log.error("confirmed items could not be let go stream=%s error=%s", stream, error.found)
+                    failed = True
+            if failed:
+                # What is confirmed meanwhile goes with it.
+                await asyncio.sleep(AGAIN_SECONDS)
+                self._confirmation.set()
+
+    async def _fewer_under_way(self) -> None:
+        """Wait until one more batch may be under way. Counted in batches, as the master does: some hold few items."""
+        under_way = self._under_way
+        while len(under_way) >= limits.BATCHES_IN_FLIGHT:
+            stream, sequence = under_way[0]
+            if sequence <= self._confirmed[stream]:
+                under_way.popleft()
+                continue
+            self._room.clear()
+            await self._room.wait()
 
     async def _next(self) -> frames.Batch | None:
         """The next batch of the first stream that has any."""
@@ -119,7 +140,9 @@ class ItemSender:
                 items = await self._outgoing.read(stream, after, self._budget.most_bytes)
                 # What was to be read may have given way meanwhile.
                 if items:
-                    return frames.Batch(self._outgoing.epoch, stream, after, items)
+                    if self._outgoing.epoch != self._epoch:
+                        raise LinkLost("the store goes on under a new epoch")
+                    return frames.Batch(self._epoch, stream, after, items)
         except OutstationError as error:
             raise LinkLost(f"the spool cannot be read: {error.what}") from None
         return None

@@ -79,7 +79,7 @@ class Link:
         self._trust_changed = asyncio.Event()
         self._records = RecordSender(ends.roll, ends.outgoing)
         self._reseals: asyncio.Queue[frames.Reseal] = asyncio.Queue(maxsize=RESEALS_QUEUED)
-        self._items = ItemSender(ends.outgoing, ends.budget, key)
+        self._items = ItemSender(ends.outgoing, ends.budget, key, ends.refusals)
         self._sender: asyncio.Task[None] | None = None
 
     async def run(self, context: zmq.asyncio.Context) -> None:

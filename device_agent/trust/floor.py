@@ -13,6 +13,10 @@ MASTER_LIMIT_SECONDS: Final = 400 * 86_400
 AHEAD_SECONDS: Final = 86_400
 """How far what a master signs may be ahead of the time that the site has told."""
 
+MOVED_SECONDS: Final = 300
+"""How far it may be ahead and still move the floor: a master whose clock was a day ahead for a while is set right, and
+the floor of a device never is."""
+
 WRITE_SECONDS: Final = 3600.0
 """The floor goes to flash at most this often."""
 
@@ -50,17 +54,17 @@ class Floor:
 
         With ``monotonic``, the present, what is ahead of the site's time does not count.
         """
-        if monotonic is not None and self.is_ahead(issued, monotonic):
+        if monotonic is not None and self.is_ahead(issued, monotonic, MOVED_SECONDS):
             return
         if self._root is not None:
             self.value = max(self.value, min(issued, self._root + MASTER_LIMIT_SECONDS))
 
-    def is_ahead(self, issued: int, monotonic: float) -> bool:
+    def is_ahead(self, issued: int, monotonic: float, seconds: int = AHEAD_SECONDS) -> bool:
         """Whether this is still to come by what the site has told; nothing is while it has told nothing."""
         if self._said is None:
             return False
         time, at = self._said
-        return issued > time + (monotonic - at) + AHEAD_SECONDS
+        return issued > time + (monotonic - at) + seconds
 
     def told(self, site_time: float, monotonic: float) -> None:
         """The site says, bound to our nonce, that it is this time now."""

@@ -23,7 +23,10 @@ from gateway.bench.usage import Usage
 from gateway.cli.output import Output, standard_output
 
 BENCH = "spool"
-PRODUCERS = 500
+PRODUCERS = 64
+TOGETHER = 16
+"""Events that one of them says at once: a station keeps together what came while the last commit ran."""
+
 TURNS = 10
 ANSWER_SECONDS = 120.0
 SLOWEST_PER_SECOND = 1000
@@ -82,7 +85,7 @@ class Repeat:
         for turn in range(TURNS):
             self._say(f"accepting: {done:,} of {self._items:,} items")
             count = self._items * (turn + 1) // TURNS - done
-            taken = self._gateway.ask(do="accept", count=count, producers=PRODUCERS)
+            taken = self._gateway.ask(do="accept", count=count, producers=PRODUCERS, together=TOGETHER)
             each = max(1, round(count / taken["commits"]))
             also = self._sender.ask(do="accept", count=count, each=each)
             self._need(count, taken["ok"], "accept, outstation")
@@ -143,7 +146,7 @@ def main(items: int, repeat: int, as_json: bool) -> int:
     # Stop what was started, also when the benchmark itself is told to stop.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    params = {"items": items, "repeat": repeat, "producers": PRODUCERS}
+    params = {"items": items, "repeat": repeat, "producers": PRODUCERS, "together": TOGETHER}
 
     def say(words: str) -> None:
         if output.error_on_terminal:

@@ -15,6 +15,7 @@ import signal
 import sys
 import time
 from collections.abc import Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
@@ -97,15 +98,15 @@ class Gateway:
         event = self._rooms.bus.event(*_said(0, 0))
         return {"tag": len(event.tag), "data": len(encode_value(event.data)), "body": len(encode(event))}
 
-    async def accept(self, count: int, producers: int) -> Mapping[str, Any]:
-        """So many events by so many who each wait for their commit before they say the next."""
+    async def accept(self, count: int, producers: int, together: int) -> Mapping[str, Any]:
+        """So many events by so many who each say some together, and wait for their commit before they say the next."""
         numbers = iter(range(count))
         bus, writer = self._rooms.bus, self._rooms.writer
         commits = writer.commits
 
         async def produce(producer: int) -> None:
-            for number in numbers:
-                await bus.fire([bus.event(*_said(producer, number))])
+            while said := [bus.event(*_said(producer, number)) for number in islice(numbers, together)]:
+                await bus.fire(said)
 
         begun = time.perf_counter()
         async with asyncio.TaskGroup() as group:

@@ -152,6 +152,8 @@ class Openings(Part):
                 judged.append(self._judge(did, body))
             except Refused as refusal:
                 self._refused(did, refusal)
+                if refusal.reason == "unknown_prekey":
+                    await self._prekeys.tell_again()
             if place % TURN == 0:
                 await asyncio.sleep(0)
         judged = await self._first_seen(judged)

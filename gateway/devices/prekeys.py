@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
+from device_agent.clock import Clock
 from device_agent.parts import Part
 from device_agent.trust.keys import KemKey, new_private
 from device_agent.trust.sessions import INSTANCE_BYTES, PREKEY_SECONDS, prekey_id, sign_prekey
@@ -24,6 +25,7 @@ log = logging.getLogger(__name__)
 
 RENEW_SECONDS = 86_400.0
 LOOK_SECONDS = 60.0
+TELL_AGAIN_SECONDS = 5.0
 
 _FORGET = "DELETE FROM openings WHERE prekey NOT IN (SELECT id FROM prekeys)"
 """An opening that was being taken while its prekey was wiped."""
@@ -40,7 +42,9 @@ class Prekeys(Part):
 
     name: ClassVar[str] = "prekeys"
 
-    def __init__(self, *, site: str, authority: Authority, writer: Writer, reader: Reader) -> None:
+    def __init__(self, *, site: str, authority: Authority, writer: Writer, reader: Reader, clock: Clock) -> None:
+        self._clock = clock
+        self._told_again = -TELL_AGAIN_SECONDS
         self._site = site
         self._authority = authority
         self._writer = writer
@@ -86,6 +90,21 @@ class Prekeys(Part):
         held = self._held.get(identity)
         return held.key if held is not None and not _is_over(held, self._authority.now()) else None
 
+    async def tell_again(self) -> None:
+        """A device used a prekey that does not count: look which do, and say so again, now and then."""
+        now = self._clock.monotonic()
+        if now - self._told_again < TELL_AGAIN_SECONDS:
+            return
+        self._told_again = now
+        await self._look()
+        self._on_change()
+
+    async def start_anew(self) -> None:
+        """The clock was set: see which prekeys count, and let every device open another session."""
+        self.renew_instance()
+        await self._look()
+        self._on_change()
+
     def renew_instance(self) -> None:
         """Let every device open another session, as after a start: this station may have missed their last words."""
         self._instance = secrets.token_bytes(INSTANCE_BYTES)
@@ -102,8 +121,10 @@ class Prekeys(Part):
             key = KemKey(new_private())
             made[prekey_id(key.public)] = _Held(key, float(int(now)))
         await self._writer.commit([*_keeping(made), *_wiping(over)], wipes=bool(over))
+        before = max(self._held, key=lambda identity: self._held[identity].made, default=b"")
         self._held = {identity: held for identity, held in {**self._held, **made}.items() if identity not in over}
-        if made:
+        if self._newest()[0] != before:
+            # Also when the newest is an older one: the clock was ahead and was set right.
             self._on_change()
 
     def _newest(self) -> tuple[bytes, _Held]:

@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from device_agent.clock import Clock
 from device_agent.parts import Part
+from gateway.jobs.steady_clock import SteadyClock
 from gateway.store.writer import StoreFailed, Writer
 
 log = logging.getLogger(__name__)
@@ -46,7 +47,7 @@ class Retention(Part):
         self._writer = writer
         self._keep_seconds = keep_seconds
         self._keep_audit_seconds = keep_audit_seconds
-        self._clock = clock
+        self._steady = SteadyClock(clock, keep_seconds)
 
     async def open(self) -> None:
         """Start the loop."""
@@ -54,7 +55,7 @@ class Retention(Part):
 
     async def _run(self) -> None:
         while True:
-            now = self._clock.wall()
+            now = self._steady.now()
             row = (now - self._keep_seconds, now)
             try:
                 await self._writer.commit(

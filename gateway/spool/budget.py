@@ -17,6 +17,12 @@ MEGABYTE = 1024 * 1024
 KEPT_SHARE = 0.95
 """A class that gives way does so down to this share of its budget, so that it need not with each item after that."""
 
+ITEM_LEAST_BYTES = 32
+"""No event is smaller, with its tag, its stamp and its site."""
+
+STEP_BYTES = ledger.CUT_ROWS * ITEM_LEAST_BYTES
+"""So much gives way at once for certain, where there is so much too much."""
+
 
 class SpoolFull(StoreFailed):
     """A class that never drops has used up its budget: nothing more is accepted of it until a master takes some."""
@@ -51,6 +57,8 @@ class Budget:
         self._waiting[name] += size
         if name not in GIVES_WAY or self._waiting[name] <= self.most[name]:
             return []
-        kept = int(self.most[name] * KEPT_SHARE)
-        self._waiting[name] = kept
-        return ledger.giving_way(name, GIVES_WAY[name], kept)
+        most = self.most[name]
+        kept = max(int(most * KEPT_SHARE), most - STEP_BYTES)
+        # What is too much by more than a step goes with what is added next.
+        self._waiting[name] = max(kept, self._waiting[name] - STEP_BYTES)
+        return ledger.giving_way(name, GIVES_WAY[name], most, kept)

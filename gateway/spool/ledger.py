@@ -46,12 +46,14 @@ _COALESCED = (
     ),
     "DELETE FROM spool_state WHERE key = ? AND sequence > ?",
 )
+CUT_ROWS = 65_536
+"""So many items of a stream give way at once: nobody waits for a transaction that looks at all that waits."""
 _CUT = (
     (
-        "UPDATE ledger SET cut = coalesce((SELECT max(sequence) FROM (SELECT sequence,"
-        " sum(size) OVER (ORDER BY sequence) - size AS before FROM"
-        " (SELECT sequence, length(body) AS size FROM spool_{stream} ORDER BY sequence LIMIT 65536))"
-        " WHERE before < ledger.pending_bytes - ?), 0) WHERE class = ?"
+        "UPDATE ledger SET cut = CASE WHEN pending_bytes > ?{before} THEN coalesce((SELECT max(sequence) FROM"
+        " (SELECT sequence, sum(size) OVER (ORDER BY sequence) - size AS before FROM"
+        " (SELECT sequence, length(body) AS size FROM spool_{stream} ORDER BY sequence LIMIT {rows}))"
+        " WHERE before < ledger.pending_bytes - ?), 0) ELSE 0 END WHERE class = ?"
     ),
     (
         "INSERT INTO drops (class, reason, count) SELECT ledger.class, 'budget', (SELECT count(*) FROM spool_{stream}"
@@ -119,12 +121,17 @@ def coalescing(key: str, after: int) -> list[Statement]:
     return [(statement, [(key, after)]) for statement in _COALESCED]
 
 
-def giving_way(name: Class, streams: Iterable[Stream], to_bytes: int) -> list[Statement]:
-    """The oldest items of these streams, one stream after another, give way until the class has so many bytes."""
+def giving_way(name: Class, streams: Iterable[Stream], most: int, to_bytes: int) -> list[Statement]:
+    """If the class has more than ``most`` bytes, the oldest items of these streams give way until it has ``to_bytes``.
+
+    One stream after another: none while something is left of those before it. At most ``CUT_ROWS`` go at once.
+    """
     statements: list[Statement] = []
+    before = ""
     for stream in streams:
-        cut, *drop = (statement.format(stream=stream) for statement in _CUT)
-        statements += [(cut, [(to_bytes, name)]), *((statement, [(name,)]) for statement in drop)]
+        cut, *drop = (statement.format(stream=stream, before=before, rows=CUT_ROWS) for statement in _CUT)
+        statements += [(cut, [(most, to_bytes, name)]), *((statement, [(name,)]) for statement in drop)]
+        before += f" AND NOT EXISTS (SELECT 1 FROM spool_{stream})"  # noqa: S608 - the names of this program
     return statements
 
 

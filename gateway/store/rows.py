@@ -57,8 +57,16 @@ def joined(units: Sequence[Sequence[Statement]]) -> list[tuple[str, list[Row]]]:
     """
     groups: list[tuple[str, list[Row]]] = []
     last: dict[str, tuple[str, list[Row]]] = {}
+    before: list[tuple[str, list[Row]]] = []
     for unit in units:
+        # Most units are of the kind of the one before, and then each of their statements has its group.
+        if len(unit) == len(before) and all(one[0] is other[0] for one, other in zip(unit, before, strict=True)):
+            for (_, rows), (_, group_rows) in zip(unit, before, strict=True):
+                group_rows.extend(rows)
+            continue
         for sql, rows in unit:
+            if not rows:
+                continue
             table = _table(sql)
             if table is None:
                 last = {}
@@ -69,6 +77,9 @@ def joined(units: Sequence[Sequence[Statement]]) -> list[tuple[str, list[Row]]]:
                 group = last[table] = (sql, [])
                 groups.append(group)
             group[1].extend(rows)
+        tables = {_table(sql) for sql, _ in unit}
+        simple = len(tables) == len(unit) and None not in tables and all(rows for _, rows in unit)
+        before = [last[table] for table in map(_table, (sql for sql, _ in unit)) if table] if simple else []
     return groups
 
 
@@ -82,7 +93,7 @@ def run(connection: sqlite3.Connection, sql: str, rows: Sequence[Row]) -> None:
     done = 0
     for number, width, many in _sizes(sql) if len(rows) >= ROWS[-1] else ():
         # A row that is too short and one that is too long would make up for each other.
-        if not done and not all(len(row) == width for row in rows):
+        if not done and set(map(len, rows)) != {width}:
             break
         while len(rows) - done >= number:
             connection.execute(many, tuple(chain.from_iterable(rows[done : done + number])))

@@ -106,15 +106,17 @@ class Writer(Part):
         ``wipes``: they overwrite secrets, which the write-ahead log still has; it is emptied as soon as no reader needs
         it (https://www.sqlite.org/pragma.html#pragma_wal_checkpoint).
         """
-        statements = [statement for statement in statements if statement[1]]
-        if not statements:
+        rows = 0
+        for _, some in statements:
+            rows += len(some)
+        if not rows:
             return
         if self._ended:
             raise StoreFailed(STOPPED)
         loop = asyncio.get_running_loop()
-        unit = _Unit(statements, sum(len(rows) for _, rows in statements), loop.create_future(), wipes)
+        unit = _Unit(statements, rows, loop.create_future(), wipes)
         self._waiting.append(unit)
-        self._rows += unit.rows
+        self._rows += rows
         self._idle.clear()
         if not self._writing:
             if self._rows >= ENOUGH_ROWS:

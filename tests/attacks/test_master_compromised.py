@@ -169,11 +169,11 @@ async def takes_a_camera_away(system: System, somebody: Stranger, evil: StolenDi
 
 
 def is_dropped(system: System) -> None:
-    """A root list without it reaches the gateway by hand: the site leaves it, and is accepted by the other master."""
+    """A root list without it reaches the gateway by hand: the site leaves it, and the other master certifies it anew."""
     system.fleet.ceremony.drop_master("evil", [], now())
     for station in ("central", "lisbon"):
         system.publish_fleet(station)
-    system.join("lisbon", "central")
+    system.connected("lisbon", "central")
     assert system.view("lisbon")["uplink"]["masters"] == [system.address("central")["address"]]
     system.until(lambda: system.is_here("cam-1"), "the camera has come back by itself")
     jid = system.issue("central", "*", "cmd.run", touching(system.folder / "order"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import signal
 import threading
 import time
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
+from unittest.mock import patch
 
 import psutil
 
@@ -90,7 +92,8 @@ class Plant(System):
 
     def establish(self, devices: int, swarms: int) -> None:
         """Everything up, joined and here."""
-        self.folder.chmod(0o711)
+        # What a killed process leaves goes with this run.
+        self._stack.enter_context(patch.dict(os.environ, TMPDIR=str(self.temporary())))
         self._stack.enter_context(self.disk)
         for master in MASTERS:
             link = f"link-{master[-1]}"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -16,12 +18,15 @@ from gateway.rooms import Rooms
 from gateway.spool.budget import Budget, SpoolFull
 from gateway.spool.ledger import Entry, recount
 from gateway.spool.streams import CLASSES, Class
+from gateway.store import migrate as migrate_module
+from gateway.store.migrate import migrate, steps
 from tests.peers.central import an_event
 from tests.peers.database import FIRST_JID, a_job, encoded, look, opened_rooms, spooled
 from upstream.frames import STREAMS, Stream
 
 JID = str(FIRST_JID)
 MASTER = "k" * 40
+SMALL_EVENTS = 150_000
 
 
 @pytest.fixture
@@ -195,6 +200,30 @@ async def test_history_gives_way_before_alarms(gateway: Rooms) -> None:
     assert await sequences(gateway, "events") == []
 
 
+async def test_so_much_history_that_it_gives_way_in_steps_never_costs_an_alarm_or_a_state(gateway: Rooms) -> None:
+    await spool(gateway, *(tagged("alarm/fire", number, 200) for number in range(50)), tagged("state/door", 1, 200))
+    await spool(gateway, *(an_event(number) for number in range(SMALL_EVENTS)))
+    most = (await entry(gateway)).pending_bytes // 10
+    gateway.spool.budget = Budget(dict.fromkeys(CLASSES, most))
+    await gateway.spool.open()
+    for number in range(8):
+        await spool(gateway, an_event(number))
+        assert (len(await sequences(gateway, "urgent")), len(await sequences(gateway, "state"))) == (50, 1)
+    found = await entry(gateway)
+    assert most * 0.9 <= found.pending_bytes <= most
+    assert found.dropped == {"budget": found.accepted - found.pending}
+
+
+async def test_what_fits_does_not_give_way_for_what_a_newer_state_replaced(gateway: Rooms) -> None:
+    await spool(gateway, *(an_event(number, 10_000) for number in range(9)))
+    gateway.spool.budget = Budget(dict.fromkeys(CLASSES, (await entry(gateway)).pending_bytes + 2_000))
+    await gateway.spool.open()
+    for number in range(20):
+        await spool(gateway, tagged("state/door", number, 500))
+    found = await entry(gateway)
+    assert (found.pending, found.dropped) == (10, {"coalesced": 19})
+
+
 async def test_returns_are_refused_and_not_dropped_and_there_is_room_again_after_a_confirmation(gateway: Rooms) -> None:
     gateway.spool.budget = Budget(dict.fromkeys(CLASSES, 10_000))
     record = OutcomeRecord(jid=JID, site="lisbon", id="a", fun="f.f", outcome=Outcome.OK, value="x" * 4_000, ended=2.0)
@@ -214,24 +243,19 @@ async def test_a_recount_finds_a_ledger_that_is_wrong(gateway: Rooms) -> None:
     assert [found.name for found in await recount(gateway.spool.path) if not found.equal] == ["events"]
 
 
-async def test_what_waited_before_there_were_streams_is_taken_over(tmp_path: Path) -> None:
-    async with opened_rooms(tmp_path, masters=True) as rooms:
-        await rooms.writer.commit(
-            [
-                (
-                    "INSERT INTO spool (kind, body) VALUES (?, ?)",
-                    [("event", encode(an_event(1))), ("close", encode(Close(jid=JID, site="lisbon", counts={})))],
-                ),
-                *((f"DROP TABLE {name}", [()]) for name in _new_tables()),
-                ("PRAGMA user_version = 6", [()]),
-            ]
+async def test_what_waited_before_there_were_streams_is_taken_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    six = steps()[:6]
+    with monkeypatch.context() as older:
+        older.setattr(migrate_module, "steps", lambda: six)
+        migrate(tmp_path / "station.sqlite")
+    with closing(sqlite3.connect(tmp_path / "station.sqlite", isolation_level=None)) as store:
+        store.executemany(
+            "INSERT INTO spool (kind, body) VALUES (?, ?)",
+            [("event", encode(an_event(1))), ("close", encode(Close(jid=JID, site="lisbon", counts={})))],
         )
     async with opened_rooms(tmp_path, masters=True) as rooms:
         assert await spooled(rooms) == [Close(jid=JID, site="lisbon", counts={}), an_event(1)]
         assert (await entry(rooms, "returns")).accepted == (await entry(rooms, "events")).accepted == 1
         assert look(rooms.spool.path, "SELECT count(*) FROM spool") == [(0,)]
-
-
-def _new_tables() -> list[str]:
-    others = ["ledger", "drops", "confirmations", "site_positions", "site_received", "site_ledgers"]
-    return [*(f"spool_{stream}" for stream in STREAMS), *others]

@@ -44,7 +44,7 @@ PARTS = [
     "retention",
     "aftermath",
 ]
-DEVICES = ["enrollment", "prekeys", "broker", "sessions", "revocation", "openings", "recertify", "mqtt"]
+DEVICES = ["enrollment", "prekeys", "broker", "sessions", "revocation", "openings", "recertify", "mqtt", "clock-watch"]
 LINKS = [*DEVICES, "sites", "uplink", "api"]
 
 

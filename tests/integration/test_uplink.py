@@ -181,6 +181,33 @@ async def test_a_confirmation_of_another_store_lets_nothing_go(below: Below) -> 
             await until(lambda: not below.items, what="the rest")
 
 
+async def test_a_confirmation_of_what_was_never_sent_lets_nothing_go(below: Below) -> None:
+    async with played_master() as master:
+        master.confirms = False
+        below.add(b"one")
+        async with uplink_part(below, master.address):
+            await until(master.batches, what="the batch")
+            await master.say(frames.Confirmed(EPOCH, "returns", 2), frames.Confirmed(EPOCH, "audit", 2**62))
+            await until(lambda: below.reasons["false_confirmation"] == 2, what="the refusals")
+            below.add(b"two")
+            await until(lambda: len(master.batches()) == 2, what="the second")
+            assert (below.confirmed, len(below.items)) == ([], 2)
+            await master.say(frames.Confirmed(EPOCH, "returns", 2))
+            await until(lambda: not below.items, what="both")
+
+
+async def test_what_a_disk_did_not_let_go_goes_without_another_confirmation(below: Below) -> None:
+    async with played_master() as master, uplink_part(below, master.address) as uplink:
+        await until(lambda: connected(uplink), what="the link")
+        below.failing = True
+        below.add(b"one")
+        await until(master.batches, what="the batch")
+        await master.say(Cancel("20260101000000000001"))
+        await until(lambda: below.cancelled, what="what came after the confirmation")
+        below.failing = False
+        await until(lambda: not below.items, what="the item")
+
+
 async def test_no_more_is_under_way_than_the_protocol_allows(below: Below) -> None:
     async with played_master() as master:
         master.confirms = False

@@ -182,6 +182,8 @@ class Below(Counted):
         return batch
 
     async def confirm(self, stream: Stream, sequence: int, master: str) -> None:
+        if self.failing:
+            raise StationFailed("the disk does not answer")
         self.confirmed.append(sequence)
         self.streams[stream] = [item for item in self.streams[stream] if item[0] > sequence]
 

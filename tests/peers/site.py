@@ -64,7 +64,7 @@ class Gateway:
         self.raised: list[int] = []
         authority = self.authority = desk.authority = rooms.authority
         epochs = self.epochs = rooms.epochs
-        self.prekeys = Prekeys(site=SITE, authority=authority, writer=rooms.writer, reader=rooms.reader)
+        self.prekeys = Prekeys(site=SITE, authority=authority, writer=rooms.writer, reader=rooms.reader, clock=clock)
         sessions = self.sessions = Sessions(
             site=SITE,
             authority=authority,

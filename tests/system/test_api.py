@@ -26,6 +26,12 @@ OPERATIONS = {
     "GET /check",
     "GET /metrics",
     "GET /openapi.json",
+    "GET /spool",
+    "GET /spool/verify",
+    "POST /spool/drill",
+    "POST /spool/drill/end",
+    "POST /events",
+    "POST /sites/{site}/unfence",
     "GET /jobs",
     "POST /jobs",
     "GET /jobs/{jid}",
@@ -65,6 +71,8 @@ OPERATIONS = {
     "GET /audit/export",
 }
 WITHOUT_BODY = {
+    "POST /spool/drill/end",
+    "POST /sites/{site}/unfence",
     "POST /jobs/{jid}/cancel",
     "POST /jobs/{jid}/release",
     "POST /keys/window/close",

@@ -40,7 +40,7 @@ def test_each_part_is_an_object_for_each_repeat_and_the_worst_median_is_last(tmp
     assert lines[-1]["ratio"] == max(line["ratio"] for line in lines[6:])
     for line in lines:
         assert line["bench"] == "spool"
-        assert line["params"] == {"items": ITEMS, "repeat": 2, "producers": 500}
+        assert line["params"] == {"items": ITEMS, "repeat": 2, "producers": 64, "together": 16}
         assert line["ok"] == ITEMS
         assert min(line["ours"], line["reference"]) > 0
         assert line["peers"] == {}

@@ -11,7 +11,7 @@ from tests.peers.system import System, assert_exactly_once
 pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
 
 DEVICES = 10
-CHANGING = {"connected", "last_seen", "since", "present", "sites", "confirmed", "address", "version"}
+CHANGING = {"connected", "role", "last_seen", "since", "present", "sites", "confirmed", "address", "version"}
 """What a restart rightly changes; ``sites`` of a job says how its sites do now."""
 
 

@@ -164,12 +164,12 @@ def test_before_the_site_has_told_the_time_only_masters_are_obeyed(device: Guard
 def test_what_a_master_signs_moves_the_floor_and_not_beyond_the_roots(device: Guarded) -> None:
     floor = device.identity.floor
     root = device.site.fleet.root.issued
-    device.order(device.site.job(1, issued=device.site.now() + 3600, expires=device.site.now() + 3900))
-    assert floor.value == device.site.now() + 3600
+    device.order(device.site.job(1, issued=device.site.now() + 240, expires=device.site.now() + 540))
+    assert floor.value == device.site.now() + 240
     stolen = device.site.job(2, issued=root + 4000 * DAY, expires=root + 4000 * DAY + 300)
     assert refusal(delivered(device, stolen).open) == "issued_in_future"
     # What is refused as of the future has not become the past.
-    assert floor.value == device.site.now() + 3600
+    assert floor.value == device.site.now() + 240
     assert device.identity.floor.dirty
 
 

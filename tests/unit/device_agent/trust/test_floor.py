@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_agent.trust.floor import MASTER_LIMIT_SECONDS, WRITE_SECONDS, Floor
+from device_agent.trust.floor import MASTER_LIMIT_SECONDS, MOVED_SECONDS, WRITE_SECONDS, Floor
 
 DAY = 86_400
 NOW = 1_800_000_000
@@ -51,11 +51,11 @@ def test_who_was_told_the_time_is_moved_by_no_master_to_a_time_that_is_to_come()
     assert floor.value == NOW
     # Nor step by step: what counts is what the site has told, and how long ago.
     for _ in range(3):
-        floor.master_signed(NOW + 100 + DAY, 50.0)
-        floor.master_signed(NOW + 101 + DAY, 50.0)
-    assert floor.value == NOW + 100 + DAY
-    floor.master_signed(NOW + 101 + DAY, 51.0)
-    assert floor.value == NOW + 101 + DAY
+        floor.master_signed(NOW + 100 + MOVED_SECONDS, 50.0)
+        floor.master_signed(NOW + 101 + MOVED_SECONDS, 50.0)
+    assert floor.value == NOW + 100 + MOVED_SECONDS
+    floor.master_signed(NOW + 101 + MOVED_SECONDS, 51.0)
+    assert floor.value == NOW + 101 + MOVED_SECONDS
 
 
 def test_without_a_root_list_nothing_says_how_far_a_master_is_believed() -> None:
