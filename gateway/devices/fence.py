@@ -17,6 +17,7 @@ from gateway.store.reader import Reader
 from gateway.store.writer import Writer
 from upstream.frames import SiteHello
 from upstream.ports import Entry
+from upstream.twin_frames import STOPPED_SECONDS
 
 log = logging.getLogger(__name__)
 
@@ -123,9 +124,9 @@ class SiteFence(Part):
         await self._on_unfenced(site)
 
     def view(self, site: str) -> dict[str, Any]:
-        """What is known of a second gateway of a site; empty for none."""
+        """What is known of a second gateway of a site; empty for none, and for one that was stopped."""
         known = self._known.get(site)
-        if known is None or not known.twin:
+        if known is None or not known.twin or self._clock.wall() - known.seen > STOPPED_SECONDS:
             return {}
         return {"address": known.address, "seen": known.seen, "count": known.count}
 
