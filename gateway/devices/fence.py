@@ -24,6 +24,9 @@ log = logging.getLogger(__name__)
 HEARD = 64
 """Marks by which a hello is known that was overtaken by a later one; far more than can be under way."""
 
+CERTAIN = 3
+"""So many knocks are a copy's, or several copies', whatever they say."""
+
 SAID_AGAIN_SECONDS = 3600.0
 """A copy knocks again and again; the event is fired this often."""
 
@@ -132,7 +135,7 @@ class SiteFence(Part):
 
     async def _refuse(self, site: str, known: _Known, hello: SiteHello, address: str) -> None:
         # By itself it comes again. Who was let in before this master was restored from a backup says so then.
-        again = known.twin in hello.marks
+        again = known.twin in hello.marks or known.count >= CERTAIN
         known.twin, known.address, known.seen = hello.marks[-1], address, self._clock.wall()
         known.count += 1
         await self._keep(site, known)
