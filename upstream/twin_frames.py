@@ -9,6 +9,9 @@ from msgspec import Meta, Struct
 MARKS = 16
 """Marks in a hello."""
 
+STOPPED_SECONDS = 1800.0
+"""A copy knocks more than once a minute: one that has not for so long was stopped, and nothing is left to be done."""
+
 Mark = Annotated[bytes, Meta(min_length=16, max_length=16)]
 
 

@@ -17,11 +17,15 @@ from gateway.store.reader import Reader
 from gateway.store.writer import Writer
 from upstream.frames import SiteHello
 from upstream.ports import Entry
+from upstream.twin_frames import STOPPED_SECONDS
 
 log = logging.getLogger(__name__)
 
 HEARD = 64
 """Marks by which a hello is known that was overtaken by a later one; far more than can be under way."""
+
+CERTAIN = 3
+"""So many knocks are a copy's, or several copies', whatever they say."""
 
 SAID_AGAIN_SECONDS = 3600.0
 """A copy knocks again and again; the event is fired this often."""
@@ -123,15 +127,15 @@ class SiteFence(Part):
         await self._on_unfenced(site)
 
     def view(self, site: str) -> dict[str, Any]:
-        """What is known of a second gateway of a site; empty for none."""
+        """What is known of a second gateway of a site; empty for none, and for one that was stopped."""
         known = self._known.get(site)
-        if known is None or not known.twin:
+        if known is None or not known.twin or self._clock.wall() - known.seen > STOPPED_SECONDS:
             return {}
         return {"address": known.address, "seen": known.seen, "count": known.count}
 
     async def _refuse(self, site: str, known: _Known, hello: SiteHello, address: str) -> None:
         # By itself it comes again. Who was let in before this master was restored from a backup says so then.
-        again = known.twin in hello.marks
+        again = known.twin in hello.marks or known.count >= CERTAIN
         known.twin, known.address, known.seen = hello.marks[-1], address, self._clock.wall()
         known.count += 1
         await self._keep(site, known)

@@ -131,11 +131,11 @@ class Acceptance:
         """
         if self.draining:
             raise PolicyRefused("the station is stopping", error_id="station.stopping", hint="try again in a moment")
-        if len(self._open_jobs) >= limits.OPEN_JOBS:
+        if self._open_jobs.ours() >= limits.OPEN_JOBS:
             raise PolicyRefused(
                 "too many jobs are open",
                 error_id="jobs.busy",
-                found=str(len(self._open_jobs)),
+                found=str(self._open_jobs.ours()),
                 allowed=f"{limits.OPEN_JOBS} open jobs",
                 hint="outstation jobs list --state open, then jobs cancel",
             )
@@ -232,9 +232,9 @@ class Acceptance:
                 await self._take_seals(job.jid, parcel)
                 return
             self._sealer.check(job, parcel.sealed)
-            if len(self._open_jobs) >= limits.OPEN_JOBS or self.draining:
+            if self._open_jobs.ours() >= limits.OPEN_JOBS or self.draining:
                 # Not acknowledged: the master still has it, and sends it again after the next welcome.
-                raise Refused("busy", f"job {job.jid}: {len(self._open_jobs)} jobs are open")
+                raise Refused("busy", f"job {job.jid}: {self._open_jobs.ours()} jobs are open")
             target = compile_target(job.tgt, job.tgt_type)
             life = min(remaining, limits.JOB_EXPIRY_MAX_SECONDS)
             ruling = FREE if self._permission is None else self._permission.above(job, target)

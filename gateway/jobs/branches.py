@@ -105,13 +105,11 @@ class Branches:
             await self._end_site(opened, branch, OTHER_JOB)
 
     async def site_forgot(self, site: str) -> None:
-        """A site is back with a new store: what it knew of the jobs it had answered is lost with the old one."""
+        """A site is back with a new store, or with what was salvaged of its old one.
+
+        What became of the jobs it took it is asked like any site that is back; what it does not know is lost there.
+        """
         await self._registry.site_forgot(site)
-        verdict = Verdict(Outcome.UNKNOWN, "the site lost its store after it took the job")
-        for opened in self._open_jobs:
-            branch = opened.branches.get(site)
-            if branch is not None and branch.state is BranchState.ANSWERED:
-                await self._end_site(opened, branch, verdict)
 
     async def reseal_for(self, site: str, jid: str, reason: str) -> None:
         """A site below needs new seals of a job: made here when it was issued here, else asked for further up."""

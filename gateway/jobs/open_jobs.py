@@ -128,6 +128,14 @@ class OpenJobs:
     def __iter__(self) -> Iterator[OpenJob]:
         return iter(list(self._jobs.values()))
 
+    def ours(self) -> int:
+        """How many this station works on for itself or for a master, and not only hears of from a site."""
+        return sum(1 for opened in self._jobs.values() if opened.origin in (LOCAL, ABOVE))
+
+    def issued_by(self, site: str) -> int:
+        """How many a site below has issued."""
+        return sum(1 for opened in self._jobs.values() if opened.origin == site)
+
     def get(self, jid: str) -> OpenJob | None:
         """The open job, or None when it is closed or unknown."""
         return self._jobs.get(jid)

@@ -317,7 +317,11 @@ class Sorting:
         return batch.recorded[jid]
 
     def _opened(self, batch: SiteBatch, item: JobDefinition) -> OpenJob:
-        if len(self._open_jobs) + len(batch.jobs) >= 2 * limits.OPEN_JOBS:
+        # Of one site no more than it may have open itself, so that none keeps out what the others tell.
+        if (
+            len(self._open_jobs) + len(batch.jobs) >= 2 * limits.OPEN_JOBS
+            or self._open_jobs.issued_by(batch.site) + len(batch.jobs) >= limits.OPEN_JOBS
+        ):
             raise Refused("busy", f"{len(self._open_jobs)} jobs are open")
         job = decode_job(item.job)
         try:

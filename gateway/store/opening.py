@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 CHECKED_BYTES: Final = 64 * 2**20
 """A store up to this size is checked as a whole at every start; a larger one when something of it is read."""
 
+LOG_CUT: Final = "commits in the write-ahead log cannot be read"
 SIDES: Final = ("-wal", "-shm")
 ASIDE: Final = ".damaged-"
 NAME: Final = re.compile(r"\.damaged-\d{8}T\d{6}Z(-\d+)?$")
@@ -48,13 +49,17 @@ def open_store(path: Path, clock: Clock) -> str:
 def look(path: Path) -> str:
     """What is wrong with a store, in words of SQLite; empty when nothing is. What it costs has a bound."""
     if mark_path(path).exists():
-        return mark_path(path).read_text(errors="replace").strip()[:300] or "a station found it damaged"
+        return _and_the_log(path, mark_path(path).read_text(errors="replace").strip()[:300] or "it was found damaged")
     if not path.stat().st_size:
         return ""
     if not write_ahead_log.has_header(_side(path, "-wal")):
         return "the write-ahead log does not begin as one"
-    try:
-        with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as store:
+    # One that cannot be opened at all is for ``migrate`` to speak of.
+    with (
+        contextlib.suppress(sqlite3.Error),
+        contextlib.closing(sqlite3.connect(path, isolation_level=None)) as store,
+    ):
+        try:
             store.execute("PRAGMA busy_timeout=10000")
             (version,) = store.execute("PRAGMA user_version").fetchone()
             store.execute("SELECT count(*) FROM sqlite_schema").fetchone()
@@ -63,15 +68,20 @@ def look(path: Path) -> str:
                 return ""
             (_, frames, _) = store.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
             if write_ahead_log.commits_after(_side(path, "-wal"), max(frames, 0)) > write_ahead_log.TORN_COMMITS:
-                return "commits in the write-ahead log cannot be read"
+                return LOG_CUT
             if path.stat().st_size <= CHECKED_BYTES:
                 (found,) = store.execute("PRAGMA quick_check(1)").fetchone()
                 return "" if found == "ok" else " ".join(str(found).split())[:300]
-    except sqlite3.Error as error:
-        if is_damage(error):
-            return str(error)
-        # Locked, or no room: ``migrate`` says what it is.
+        except sqlite3.Error as error:
+            if is_damage(error):
+                # Before the file is closed, which takes the log away.
+                return _and_the_log(path, str(error))
+            # Locked, or no room: ``migrate`` says what it is.
     return ""
+
+
+def _and_the_log(path: Path, reason: str) -> str:
+    return f"{reason}; {LOG_CUT}" if write_ahead_log.is_cut(_side(path, "-wal")) else reason
 
 
 def _is_ours(path: Path) -> bool:

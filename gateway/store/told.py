@@ -18,7 +18,7 @@ from device_agent.protocol import tags
 from gateway.bus import Bus
 from gateway.store.reader import Reader
 from gateway.store.writer import StoreFailed, Writer
-from upstream.twin_frames import MARKS
+from upstream.twin_frames import MARKS, STOPPED_SECONDS
 
 log = logging.getLogger(__name__)
 
@@ -120,10 +120,11 @@ class Marks(Part):
 
     def views(self) -> list[dict[str, Any]]:
         """What masters say of another gateway with a copy of this store."""
+        stopped = self._clock.wall() - STOPPED_SECONDS
         return [
             {"fenced": known.fenced, "twin": known.twin, "seen": known.seen}
             for known in self._known.values()
-            if known.fenced or known.twin
+            if known.fenced or (known.twin and known.seen >= stopped)
         ]
 
     async def _tell(self, data: dict[str, object]) -> None:

@@ -74,6 +74,13 @@ def committed(log: Path) -> Iterator[tuple[int, bytes]]:
                 waiting.clear()
 
 
+def is_cut(log: Path) -> bool:
+    """Whether there are commits in it that cannot be read, found without SQLite."""
+    if not log.exists() or not log.stat().st_size:
+        return False
+    return not has_header(log) or commits_after(log, sum(1 for _ in committed(log))) > TORN_COMMITS
+
+
 def _sum(body: bytes, start: tuple[int, int], magic: int) -> tuple[int, int]:
     first, second = start
     order = ">" if magic & 1 else "<"

@@ -155,7 +155,8 @@ def test_whatever_is_overwritten_the_store_opens_and_is_sound(seed: int, store: 
     assert look(store, "PRAGMA integrity_check") == [("ok",)] or not reason
 
 
-def test_commits_that_cannot_be_read_in_the_log_are_damage(store: Path) -> None:
+@pytest.mark.parametrize("header", [b"", bytes(100)], ids=["by itself", "beside a lost header"])
+def test_commits_that_cannot_be_read_in_the_log_are_damage(header: bytes, store: Path) -> None:
     before = epoch(store)
     file = sqlite3.connect(store, isolation_level=None)
     file.execute("PRAGMA wal_autocheckpoint=0")
@@ -169,6 +170,7 @@ def test_commits_that_cannot_be_read_in_the_log_are_damage(store: Path) -> None:
     frames = (len(kept) - 32) // (24 + PAGE)
     assert frames >= 10
     overwrite(log, 32 + 3 * (24 + PAGE) + 100, b"garbage")
+    overwrite(store, 0, header)
     assert open_store(store, Clock()) != before
     damage = found(store)
     assert damage.log_lost

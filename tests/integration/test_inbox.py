@@ -325,3 +325,15 @@ async def test_a_site_forgets_once_however_often_it_connects_under_its_new_epoch
     assert outcomes(master, opened.job.jid) == {}
     # Numbers of the store before are none of this one, also after it was lost in its turn.
     assert await master.inbox.position("lisbon", EPOCH) == ({}, 0)
+
+
+async def test_a_site_that_opens_jobs_without_end_keeps_nobody_from_issuing_one(master: Rooms) -> None:
+    # Not the numbers that this station gives at the same time.
+    *jobs, other = (a_job(1 + number) for number in range(limits.OPEN_JOBS + 25))
+    items = encoded(*(JobDefinition(encode(job), "madrid") for job in jobs))
+    await master.inbox.commit("madrid", EPOCH, "returns", items)
+    assert len(master.open_jobs) == limits.OPEN_JOBS
+    assert master.metrics.refusals["uplink", "busy"] == 24
+    await master.inbox.commit("lisbon", EPOCH, "returns", encoded(JobDefinition(encode(other), "lisbon")))
+    assert master.open_jobs.get(other.jid) is not None
+    await issued(master)

@@ -10,6 +10,7 @@ import pytest
 
 from gateway.rooms import Rooms
 from tests.peers.central import EPOCH, a_master
+from tests.peers.clock import HandClock
 from tests.peers.database import opened_rooms
 from upstream import frames
 from upstream.ports import Entry
@@ -114,3 +115,26 @@ async def test_a_master_from_a_backup_of_the_moment_in_which_a_welcome_was_lost_
     await gateway.marks.fenced(KEY, lost.marks[-1], "another gateway runs with a copy of this store")
     assert fenced_events(gateway) == []
     await welcomed(gateway, master)
+
+
+async def test_a_copy_that_was_stopped_is_no_finding_any_more_and_may_still_be_let_in(tmp_path: Path) -> None:
+    clock = HandClock()
+    async with (
+        a_master(tmp_path / "central", "lisbon", clock=clock) as master,
+        opened_rooms(tmp_path / "lisbon", masters=True, clock=clock) as gateway,
+    ):
+        await welcomed(gateway, master)
+        shutil.copytree(tmp_path / "lisbon", tmp_path / "copy")
+        async with opened_rooms(tmp_path / "copy", masters=True, clock=clock) as copy:
+            await welcomed(gateway, master)
+            assert (await judged(master, await said(copy))).refused
+            await gateway.marks.twin(KEY, ADDRESS)
+            clock.move(600.0)
+            assert master.fence.view("lisbon")["count"] == 1
+            assert len(gateway.marks.views()) == 1
+            clock.move(3600.0)
+            assert master.fence.view("lisbon") == {}
+            assert gateway.marks.views() == []
+            await master.fence.unfence("lisbon")
+            entry = await judged(master, await said(copy))
+            assert (entry.refused, entry.renew) == ("", True)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -30,7 +31,7 @@ from gateway.jobs.record import outcome_statement
 from gateway.jobs.silence import Terms
 from gateway.jobs.story_pages import PAGE_BYTES, Told
 from gateway.rooms import Rooms
-from tests.peers.central import EPOCH, a_master, an_event, answer, issued, outcomes, record
+from tests.peers.central import EPOCH, OTHER_EPOCH, a_master, an_event, answer, issued, outcomes, record
 from tests.peers.clock import HandClock
 from tests.peers.database import a_job, encoded, look, opened_rooms, spooled
 from tests.peers.waiting import until
@@ -224,6 +225,21 @@ class Asked:
         self.jobs.append((jid, site, anew))
 
 
+class NoLine:
+    """A way down on which nothing arrives."""
+
+    name: ClassVar[str] = "sites"
+
+    async def deliver(self, parcel: Parcel, remaining: float, names: Sequence[str]) -> None:
+        """Lost."""
+
+    async def cancel(self, jid: str, names: Sequence[str]) -> None:
+        """Lost."""
+
+    async def confirm(self, jid: str, names: Sequence[str]) -> None:
+        """Lost."""
+
+
 def bodies(*items: object) -> list[bytes]:
     return [encode(item) for item in items]  # type: ignore[arg-type]  # whatever a test says a site says
 
@@ -409,3 +425,20 @@ async def test_many_jobs_that_are_still_to_be_told_are_asked_for_one_after_anoth
         assert [jid for jid, _, _ in asked.jobs] == [job.jid for job in jobs]
         await master.branches.site_up("lisbon")
         assert len(asked.jobs) == len(jobs)
+
+
+async def test_a_site_under_a_new_epoch_is_asked_what_it_still_knows_of_what_it_took(master: Rooms) -> None:
+    asked, kept, lost = Asked(master), await issued(master), await issued(master)
+    for number, opened in enumerate((kept, lost)):
+        (page,) = pages(opened.job.jid, "lisbon", ["a", "b"], 1, final=True)
+        ended = record(opened.job.jid, "a")
+        await master.inbox.commit("lisbon", EPOCH, "returns", encoded(page, ended, first=1 + 2 * number))
+    assert await master.inbox.position("lisbon", OTHER_EPOCH) == ({}, 0)
+    master.downlinks["sites"] = NoLine()
+    await master.branches.site_up("lisbon")
+    assert asked.jobs == [(opened.job.jid, "lisbon", True) for opened in (kept, lost)]
+    # Its store was salvaged, and one of the two was in what could be read.
+    await master.inbox.commit_story("lisbon", told_of(kept, "a", "b"))
+    await master.inbox.unknown_job("lisbon", lost.job.jid)
+    assert outcomes(master, kept.job.jid) == {("lisbon", "a"): "ok", ("lisbon", "b"): "ok"}
+    assert outcomes(master, lost.job.jid) == {("lisbon", "a"): "ok", ("lisbon", "b"): "unknown"}
