@@ -37,11 +37,11 @@ from upstream.twin_frames import MARKS, Mark, Twin
 
 PROTOCOL = 3
 
-Stream = Literal["returns", "urgent", "state", "events", "audit", "telemetry"]
+Stream = Literal["urgent", "returns", "state", "events", "audit", "telemetry"]
 """What goes up with numbers of its own. Within one stream order is kept; between two of them it is not."""
 
 STREAMS: tuple[Stream, ...] = get_args(Stream)
-"""In the order in which they go up: answers and alarms first, then the newest state, then history."""
+"""In the order in which they go up: alarms first, then answers, then the newest state, then history."""
 
 CERTIFICATE_BYTES = 8192
 """Largest certificate, and largest request for one."""
