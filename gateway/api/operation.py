@@ -136,7 +136,7 @@ class Operation:
             # Nobody will read this answer, and it is no fault of the station's that would belong in its log.
             raise UsageInvalid("the request ended before its body did", where=self.path) from None
         if self.body is None:
-            if raw.strip() not in (b"", b"{}"):
+            if raw not in (b"", b"{}"):
                 raise UsageInvalid(
                     "this operation takes no body", where=self.path, found=f"{len(raw)} bytes", allowed="nothing, or {}"
                 )

@@ -15,6 +15,8 @@ HEADER_BYTES: Final = 32
 FRAME_BYTES: Final = 24
 MAGICS: Final = (0x377F0682, 0x377F0683)
 MOST_FRAMES: Final = 1_000_000
+PAGE_BYTES: Final = 4096
+"""Of a page where the header does not say it: SQLite's default, which stores are made with."""
 TORN_COMMITS: Final = 1
 """Commits that may be there in part after a power cut: the writer makes the next one when the last is on disk."""
 
@@ -27,8 +29,23 @@ def has_header(log: Path) -> bool:
         header = file.read(HEADER_BYTES)
     if len(header) < HEADER_BYTES:
         return True
+    if not any(header):
+        # A new log whose first sector was not on disk yet when power was cut, though a later one was.
+        return _commits_without_header(log) <= TORN_COMMITS
     magic, version, _, _, _, _, first, second = struct.unpack(">8I", header)
     return magic in MAGICS and version == 3_007_000 and (first, second) == _sum(header[:24], (0, 0), magic)
+
+
+def _commits_without_header(log: Path) -> int:
+    with log.open("rb") as file:
+        found = 0
+        for number in range(MOST_FRAMES):
+            file.seek(HEADER_BYTES + number * (FRAME_BYTES + PAGE_BYTES))
+            head = file.read(FRAME_BYTES)
+            if len(head) < FRAME_BYTES:
+                break
+            found += any(head[4:8]) and any(head[8:16])
+    return found
 
 
 def commits_after(log: Path, frames: int) -> int:

@@ -74,4 +74,5 @@ def assert_all_are_there(path: Path, acknowledged: set[str], what: str) -> None:
     assert look(path, "PRAGMA integrity_check") == [("ok",)], what
     found = {key for (key,) in look(path, "SELECT key FROM station WHERE key LIKE 'row-%'")}
     assert acknowledged <= found, f"{what}: {sorted(acknowledged - found)} missing"
-    assert set_aside(path) == [], what
+    said = look(path, "SELECT value FROM station WHERE key = 'damage'")
+    assert set_aside(path) == [], f"{what}: {said}"

@@ -319,6 +319,14 @@ def test_any_text_is_a_number_in_range_or_refused(text: str) -> None:
         assert 0 <= number <= 1000
 
 
-async def test_an_operation_without_a_body_does_not_read_one() -> None:
-    response, body = await served(replace(ECHO, body=None), b"whatever")
+@pytest.mark.parametrize("sent", [b"", b"{}"])
+async def test_an_operation_without_a_body_has_none(sent: bytes) -> None:
+    response, body = await served(replace(ECHO, body=None), sent)
     assert (response.status_code, json.loads(body)["body"]) == (201, None)
+
+
+@pytest.mark.parametrize("sent", [b"whatever", b"\n", b"{", b'{"a": 1}'])
+async def test_an_operation_without_a_body_refuses_one(sent: bytes) -> None:
+    response, body = await served(replace(ECHO, body=None), sent)
+    error = json.loads(body)["error"]
+    assert (response.status_code, error["allowed"]) == (400, "nothing, or {}")
