@@ -93,6 +93,8 @@ def watched_demo() -> Iterator[WatchedDemo]:
             _jobs_run(demo)
             _a_device_is_lost(demo)
             _a_device_is_stolen(demo)
+            # Devices are told some seconds after that their answers are kept.
+            system.until(lambda: any(topic.endswith("/g/all/ack") for topic, _ in tap.heard()), "the devices are told")
             demo.said = tap.heard()
             yield demo
 

@@ -194,4 +194,4 @@ async def test_an_interrupted_run_stops_both_sides(number: signal.Signals, whole
         out, error = await process.communicate()
     assert (process.returncode, out) == (130, b"")
     assert b"Traceback" not in error
-    assert not any(side.is_running() for side in sides)
+    await until(lambda: not any(side.is_running() for side in sides), SECONDS, "both sides have ended")
