@@ -321,7 +321,12 @@ class Rooms:
         return self.enrolled(name)
 
     def masters(self) -> list[MasterAddress]:
-        """Where masters listen: those of the settings first, then those of the join token and the root list."""
+        """Where masters listen: those of the settings first, then those of the join token and the root list.
+
+        A master has none above it, though the root list names it and its like.
+        """
+        if self.authority.role == "master":
+            return []
         dropped = self.authority.dropped_masters()
         named = [MasterAddress(entry.address, entry.key) for entry in self.listed if entry.key not in dropped]
         known = [MasterAddress(entry.address, entry.key) for entry in self.authority.masters()]

@@ -10,10 +10,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from device_agent.clock import Clock
 from device_agent.protocol import limits
 from device_agent.protocol.messages import Close, Event, Item, JobDefinition, OutcomeRecord, decode_item, encode
 from device_agent.protocol.outcomes import Outcome
 from gateway.audit.book import Deed
+from gateway.fleet.rehearsed import RehearsedFleet
 from gateway.jobs.expect import pages
 from gateway.rooms import Rooms
 from gateway.spool.budget import Budget, SpoolFull
@@ -149,6 +151,17 @@ async def test_a_station_without_masters_keeps_nothing_for_them(tmp_path: Path) 
     async with opened_rooms(tmp_path) as rooms:
         await spool(rooms, an_event(1))
         assert rooms.spool.passed_on(an_event(1), b"x") == []
+        assert await rooms.spool.pending() == 0
+
+
+async def test_a_master_has_nobody_above_it_though_the_root_list_names_it_and_others(tmp_path: Path) -> None:
+    fleet = RehearsedFleet(tmp_path / "fleet", Clock())
+    fleet.add_master("central", tmp_path / "central", address="tcp://127.0.0.1:1")
+    fleet.add_master("backup", tmp_path / "backup", address="tcp://127.0.0.1:2")
+    async with opened_rooms(tmp_path / "backup", name="backup") as rooms:
+        assert rooms.authority.masters()
+        assert (rooms.masters(), rooms.spool.enabled) == ([], False)
+        await spool(rooms, an_event(1))
         assert await rooms.spool.pending() == 0
 
 
