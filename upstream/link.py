@@ -69,7 +69,7 @@ class Link:
         self._welcomed_at: float | None = None
         self._socket: zmq.asyncio.Socket | None = None
         self._said: frames.SiteHello | None = None
-        self._new_to_it = ""
+        self._new_to_it, self._parted = "", False
         """The epoch that was made because of this master, as long as it has not been told anything under it."""
         self._left = asyncio.Event()
         self._hung_up = asyncio.Event()
@@ -232,6 +232,7 @@ class Link:
 
     async def _connect(self, context: zmq.asyncio.Context) -> None:
         self._set_state("connecting")
+        self._parted = False
         self._socket = connected_dealer(context, self._ends.keys, self.address, self.key)
         self._said = self._hello()
         await self._send(await twins.said(self._ends.marks, self.key, self._said))
@@ -297,6 +298,9 @@ class Link:
 
     async def _send(self, frame: frames.FromSite) -> None:
         assert self._socket is not None
+        if self._parted:
+            raise LinkLost("nothing is said after the goodbye")
+        self._parted = isinstance(frame, frames.Bye)
         try:
             async with asyncio.timeout(SEND_SECONDS):
                 await self._socket.send(frames.encode(frame))

@@ -231,7 +231,8 @@ async def test_a_stolen_link_key_is_not_enough_to_be_the_site(who: str, tmp_path
             await thief.hello("lisbon", request=request)
             refusal = await thief.hears(frames.SiteRefused)
             assert refusal.state == "denied"
-            assert master.refused() == {reason: 1}
+            # A frame of the site that was on its way when it left may come after its goodbye.
+            assert {why: count for why, count in master.refused().items() if why != "no_hello"} == {reason: 1}
         # The site itself is not hurt by it.
         assert master.states() == {"lisbon": "accepted"}
         async with GatewayStation(tmp_path / "g", "lisbon", clock) as gateway:
