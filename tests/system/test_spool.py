@@ -76,17 +76,17 @@ def test_a_master_shows_what_a_site_says_beside_what_has_come(site: System) -> N
 
 def test_a_drill_cuts_the_uplink_and_loses_nothing(site: System) -> None:
     drill = subprocess.Popen(
-        [*program(), "--socket", str(site.socket_of("lisbon")), "spool", "drill", "--for", "4s"],
+        [*program(), "--socket", str(site.socket_of("lisbon")), "spool", "drill", "--for", "8s"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
     try:
         site.until(lambda: drill_runs(site), "the drill")
-        assert site.view("lisbon")["uplink"]["state"] != "connected"
+        assert site.command("spool", "drill", "--for", "1s", station="lisbon").status == 8
+        site.until(lambda: site.view("lisbon")["uplink"]["state"] == "cut", "the link is cut")
         jid = site.issue("lisbon", "*", "test.echo", "in the dark")
         assert_exactly_once(site.ended("lisbon", jid), IDS)
-        assert site.command("spool", "drill", "--for", "1s", station="lisbon").status == 8
         out, error = drill.communicate(timeout=60)
     finally:
         drill.kill()
