@@ -6,18 +6,19 @@ READY := .venv/ready
 
 PYTHON ?= python3
 DEMO_ARGS ?=
+BENCH ?= fanout
 BENCH_ARGS ?= --devices 1000
 PYTEST_ARGS ?=
 FUZZ_ARGS ?=
 CHAOS_ARGS ?=
 TIMES ?= 10
 
-.PHONY: help setup demo test check format unit bench flakes fuzz chaos clean
+.PHONY: help setup demo test check format unit bench bench-peers flakes fuzz chaos clean
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 
 help: ## list these targets
-	@sed -nE 's/^([a-z]+):[^#]*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
 setup: ## make .venv with everything in it, and install the Debian packages that are missing
 	@packaging/debian-packages
@@ -45,7 +46,10 @@ unit: $(READY) ## the quick tests: no broker, no second process
 	@$(BIN)/pytest tests/unit $(PYTEST_ARGS)
 
 bench: setup ## measure against a lean reference in the same run (BENCH_ARGS="--devices 10000 --repeat 3 --json")
-	@$(BIN)/outstation bench fanout $(BENCH_ARGS)
+	@$(BIN)/outstation bench $(BENCH) $(BENCH_ARGS)
+
+bench-peers: ## get salt-ssh and pyinfra from PyPI, for "make bench BENCH=ssh BENCH_ARGS='--devices 500'"
+	@packaging/make-bench-peers "$(PYTHON)"
 
 flakes: setup ## repeat tests under load to find the unreliable (TIMES=10 PYTEST_ARGS="tests/integration -k spool")
 	@packaging/flakes $(TIMES) $(PYTEST_ARGS)
@@ -58,5 +62,5 @@ chaos: $(READY) ## break a whole system for 15 minutes and count what is lost; a
 	@$(BIN)/python -m tests.chaos $(CHAOS_ARGS)
 
 clean: ## remove all that these targets made
-	rm -rf .venv build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .cache .venv build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find device_agent upstream gateway tests -name __pycache__ -type d -prune -exec rm -rf {} +

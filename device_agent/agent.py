@@ -7,30 +7,36 @@ import contextlib
 import logging
 import os
 import random
-import signal
-import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, ClassVar
 
 from device_agent import __version__
+from device_agent.beacons.beacons import Beacons
 from device_agent.clock import Clock
-from device_agent.config import DRAIN_MAX_SECONDS, AgentSettings, load
+from device_agent.config import DRAIN_MAX_SECONDS, AgentSettings, readable
 from device_agent.counters import Counters
+from device_agent.custom.modules import CustomModules
 from device_agent.device import Device
 from device_agent.enroller import Enroller
-from device_agent.errors import EXIT_NOT_ALL_OK, EXIT_OK, ConfigInvalid, OutstationError, Refused
-from device_agent.grains import local_grains
+from device_agent.errors import ConfigInvalid
+from device_agent.events import EventOutbox
+from device_agent.grains import own_grains
 from device_agent.guard import Guard
-from device_agent.host import LocalHost
 from device_agent.identity import IdentityFile, new_identity
 from device_agent.joining import LOGIN_REFUSED_SECONDS, invitation, shown_machine
 from device_agent.journal_file import FileJournal
+from device_agent.local_host import LocalHost
+from device_agent.mine import from_pillar, keep_fresh, refresh
 from device_agent.mqtt import BrokerAddress, MqttLink, NotConnected
-from device_agent.parts import Part, leaves
-from device_agent.protocol import limits
-from device_agent.protocol.messages import Grains, check_plain, encode_value
-from device_agent.signals import handled
+from device_agent.own import Own
+from device_agent.parts import Part
+from device_agent.protocol.grain_changes import difference
+from device_agent.protocol.messages import Grains
+from device_agent.protocol.mine import calls
+from device_agent.schedule.runner import AgentSchedule
+from device_agent.schedule.zones import zone_of
 from device_agent.state_folder import StateFolder
 from device_agent.token_file import find_token, forget_token
 
@@ -40,14 +46,11 @@ TICK_SECONDS = 1.0
 UNWELCOME_SECONDS = 30.0
 """Connected for so long without a welcome, the agent says so."""
 
-"""Refused by the broker for so long, the agent asks the gateway for another password: it may have been replaced."""
-
 OUTGOING_MESSAGES = 1024
 INCOMING_MESSAGES = 1000
 GOODBYE_SECONDS = 3.0
 LOOK_SECONDS = 0.1
 JOURNAL = "journal"
-LOG_FORMAT = "time=%(asctime)s level=%(levelname)s logger=%(name)s %(message)s"
 
 
 class Agent(Part):
@@ -66,10 +69,24 @@ class Agent(Part):
         self._folder = StateFolder(Path(table.state_dir))
         self._file = IdentityFile(self._folder.path)
         self._journal = FileJournal(self._folder.path / JOURNAL)
+        self._events = EventOutbox(self._folder.path / "events", self._clock)
+        self.custom = CustomModules(self._folder.path / "custom", lambda: self.identity.anchor.root)
+        self._schedule = AgentSchedule(
+            self._folder.path / "schedule", table.schedule, zone_of(table.timezone), self._clock
+        )
+        self._grains: Grains = {}
+        self._host = LocalHost(self._grains, table.grains_file)
+        self._beacons = Beacons(
+            table.beacons,
+            self._folder.path,
+            from_pillar=table.beacons_from_pillar,
+            host=self._host,
+            clock=self._clock,
+            count=self.counters.refused,
+        )
         self._writing = asyncio.Lock()
         self._hurry = False
         self._extra: Grains = table.grains
-        self._grains: Grains = {}
         self._outgoing: asyncio.Queue[tuple[str, bytes]] = asyncio.Queue(maxsize=OUTGOING_MESSAGES)
         self._executions: set[asyncio.Task[None]] = set()
         self._device: Device | None = None
@@ -84,13 +101,17 @@ class Agent(Part):
         """
         await asyncio.to_thread(self._folder.take)
         opened = await self._journal.open()
+        await self._events.open()
+        await self._schedule.open()
         log.info("journal opened records=%d torn_bytes=%d", opened.records, opened.torn_bytes)
         if opened.set_aside is not None:
             log.error("the journal was damaged: set aside as %s, %d records kept", opened.set_aside, opened.records)
         for jid in opened.interrupted:
             log.warning("a job was under way when the agent stopped, its outcome is unknown jid=%s", jid)
         self.identity = await asyncio.to_thread(self._file.load_or_begin)
-        await self.regrain(self._extra)
+        await self.regrain()
+        if self._table.grains_refresh_seconds:
+            self.spawn(self._refresh_grains(), "grains")
         if self.identity.joined:
             # For what it says when the settings have become those of another site or fleet.
             invitation(self._table, None, self.identity)
@@ -102,7 +123,7 @@ class Agent(Part):
         """Start nothing more, let running jobs finish in time, say goodbye."""
         if self._device is None:
             return
-        self._device.jobs.draining = True
+        self._device.jobs.draining = self._schedule.draining = True
         deadline = self._clock.monotonic() + self._table.drain_seconds
         while self._executions and not self._hurry and self._clock.monotonic() < deadline:
             await asyncio.wait(self._executions, timeout=LOOK_SECONDS)
@@ -117,6 +138,7 @@ class Agent(Part):
         """Let the journal and the directory go."""
         if self._device is not None:
             await self._keep_identity()
+        await self._schedule.close()
         await self._journal.close()
         self._folder.release()
 
@@ -124,15 +146,28 @@ class Agent(Part):
         """Do not wait for running jobs any longer."""
         self._hurry = True
 
-    async def regrain(self, extra: Grains) -> None:
-        """Look at the machine again and tell the station. Raises ``ConfigInvalid`` for grains no message can carry."""
-        grains = await asyncio.to_thread(local_grains, self.identity.name)
-        checked = check_grains({**grains, **extra, "id": self.identity.name})
-        self._extra = extra
+    async def regrain(self, extra: Grains | None = None) -> None:
+        """Look at the machine again, and tell the station what changed. Raises ``ConfigInvalid`` for grains that no
+        message can carry; ``extra`` are those of the settings when they were read anew.
+        """
+        wanted = self._extra if extra is None else extra
+        grains = await own_grains(self._host, self.identity.name, wanted, self._grains)
+        grains = await self.custom.told(self._host, grains)
+        self._extra = wanted
+        changed = difference(self._grains, grains)
         self._grains.clear()
-        self._grains.update(checked)
-        if self._device is not None:
+        self._grains.update(grains)
+        if self._device is not None and changed:
+            log.info("grains changed: %s", ", ".join(changed))
             self._device.regrain(self._grains)
+
+    async def _refresh_grains(self) -> None:
+        while True:
+            await asyncio.sleep(self._table.grains_refresh_seconds)
+            try:
+                await self.regrain()
+            except ConfigInvalid as error:
+                log.error("grains not refreshed error=%r", str(error))
 
     # --- joining -------------------------------------------------------------------------------------------------
 
@@ -155,7 +190,7 @@ class Agent(Part):
         log.info("joins as did=%s fingerprint=%s", self.identity.did, self.identity.fingerprint)
         await enroller.join()
         await asyncio.to_thread(forget_token, self._table)
-        await self.regrain(self._extra)
+        await self.regrain()
         self._live()
 
     async def _ask_again(self, link: MqttLink) -> None:
@@ -181,16 +216,27 @@ class Agent(Part):
             clock=self._clock,
             counters=self.counters,
             randomness=randomness,
+            custom_reach=self.custom.reach,
         )
         device = self._device = Device(
             guard,
             self._grains,
-            host=LocalHost(self._grains),
+            host=self._host,
             journal=self._journal,
             spawn=self._spawn_execution,
             clock=self._clock,
             counters=self.counters,
             randomness=randomness,
+            own=Own(
+                settings=readable(self._table),
+                grains_file=self._table.grains_file,
+                cache_dir=str(self._folder.path / "cache"),
+                regrain=self.regrain,
+                custom=self.custom,
+                events=self._events,
+                schedule=self._schedule,
+                beacons=self._beacons,
+            ),
         )
         link = self._link = MqttLink(
             self._address(),
@@ -205,13 +251,27 @@ class Agent(Part):
             name="broker",
             clock=self._clock,
         )
+        device.jobs.resume()
         self.spawn(link.run(), "broker")
         self.spawn(self._send_all(link), "send")
+        self.spawn(self._events.send_all(device.jobs.own.station), "events")
+        self._schedule.begin(
+            identity, device.jobs.own, lambda: nullcontext(self._host), self._spawn_execution, guard.site_may
+        )
+        self.spawn(self._schedule.run_due(), "schedule")
+        self.spawn(self._beacons.run(device.jobs.own), "beacons")
         self.spawn(self._tick(device, guard, link), "tick")
         self.spawn(self._watch_login(link), "login")
+        self.spawn(keep_fresh(self._refresh_mine, self._table.mine_interval, randomness), "mine")
         log.info(
             "agent started id=%s site=%s did=%s version=%s", identity.name, identity.site, identity.did, __version__
         )
+
+    async def _refresh_mine(self) -> None:
+        assert self._device is not None
+        own, wanted = self._device.jobs.own, self._table.mine_functions
+        # What is in memory: to ask for it, device by device, would cost the uplink of the whole site.
+        await refresh([*calls(wanted), *from_pillar(own.pillar.held, wanted)], self._host, own)
 
     def _address(self) -> BrokerAddress:
         identity, wanted = self.identity, self._table.broker
@@ -311,69 +371,3 @@ class Agent(Part):
             content = identity.to_bytes()
             identity.floor.written(self._clock.monotonic())
             await asyncio.to_thread(self._file.save, content)
-
-
-def check_grains(grains: Grains) -> Grains:
-    """The same grains, if a hello can carry them. Raises ``ConfigInvalid``."""
-    try:
-        check_plain(grains)
-        size = len(encode_value(grains))
-    except Refused as refused:
-        raise ConfigInvalid("a grain cannot be sent", where="grains", found=refused.detail) from refused
-    except (OverflowError, TypeError, ValueError) as error:
-        raise ConfigInvalid("a grain cannot be sent", where="grains", found=str(error)) from error
-    if size > limits.GRAINS_BYTES:
-        raise ConfigInvalid(
-            "the grains are too large",
-            where="grains",
-            found=f"{size} bytes with the machine's own",
-            allowed=f"at most {limits.GRAINS_BYTES}",
-        )
-    return grains
-
-
-async def run(table: AgentSettings, reload: Callable[[], AgentSettings] | None = None) -> None:
-    """Run an agent until SIGTERM or SIGINT; a second one does not wait for jobs. SIGHUP calls ``reload``."""
-    agent = Agent(table)
-    stop = asyncio.Event()
-    reread = asyncio.Event()
-
-    def on_stop() -> None:
-        if stop.is_set():
-            agent.hurry()
-        stop.set()
-
-    with handled({signal.SIGTERM: on_stop, signal.SIGINT: on_stop, signal.SIGHUP: reread.set}):
-        async with agent:
-            if reload is not None:
-                agent.spawn(_reload_when_asked(agent, reload, reread), "reload")
-            await stop.wait()
-            log.info("agent stops")
-
-
-async def _reload_when_asked(agent: Agent, reload: Callable[[], AgentSettings], asked: asyncio.Event) -> None:
-    while True:
-        await asked.wait()
-        asked.clear()
-        try:
-            table = await asyncio.to_thread(reload)
-            logging.getLogger().setLevel(table.log_level.upper())
-            await agent.regrain(table.grains)
-            log.info("settings reloaded: log_level and grains are in force, the others at the next start")
-        except OutstationError as error:
-            log.error("settings not reloaded error=%r", str(error))
-
-
-def main(config_path: Path) -> int:
-    """Run the agent of a settings file until it is stopped; its exit status. Raises ``ConfigInvalid``."""
-    table = load(config_path)
-    logging.basicConfig(stream=sys.stderr, level=table.log_level.upper(), format=LOG_FORMAT)
-    try:
-        asyncio.run(run(table, lambda: load(config_path)))
-    except BaseExceptionGroup as crashed:
-        for error in leaves(crashed):
-            if isinstance(error, ConfigInvalid):
-                raise error from None
-            log.critical("crashed: %s", error, exc_info=None if isinstance(error, OutstationError) else error)
-        return EXIT_NOT_ALL_OK
-    return EXIT_OK

@@ -17,6 +17,8 @@ from device_agent.trust.chain import SKEW_SECONDS, Issuer
 from device_agent.trust.device_certificate import read_device_certificate
 from device_agent.trust.epochs import open_epoch
 from device_agent.trust.notices import Bundle, read_bundle
+from device_agent.trust.reach import Custom as CustomReach
+from device_agent.trust.reach import no_custom
 from device_agent.trust.replay import Replay
 from device_agent.trust.revocations import read_revocations
 from device_agent.trust.sessions import MARKS, Prekey, SessionOk, open_prekey
@@ -25,11 +27,21 @@ from device_agent.trust.site_certificate import read_site_certificate
 
 
 class Beliefs:
-    """One device's judgement. ``marks`` is what its journal says of job numbers (``Journal.marks``)."""
+    """One device's judgement. ``marks`` is what its journal says of job numbers (``Journal.marks``), ``custom_reach``
+    the class of a function that its site brought.
+    """
 
-    __slots__ = ("_bundle", "_clock", "_counters", "identity", "replay")
+    __slots__ = ("_bundle", "_clock", "_counters", "custom_reach", "identity", "replay")
 
-    def __init__(self, identity: Identity, marks: Mapping[bytes, int], clock: Clock, counters: Counters) -> None:
+    def __init__(
+        self,
+        identity: Identity,
+        marks: Mapping[bytes, int],
+        clock: Clock,
+        counters: Counters,
+        custom_reach: CustomReach = no_custom,
+    ) -> None:
+        self.custom_reach = custom_reach
         self.identity = identity
         self.replay = Replay()
         self._bundle = b""

@@ -5,6 +5,10 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime
 
+FIRST = 0.0
+LAST = 253_402_300_799.0
+"""What a stamp can say: from 1970 to the end of the year 9999."""
+
 
 class Clock:
     """What time it is. Tests pass one that is moved by hand."""
@@ -27,5 +31,11 @@ def iso(wall_seconds: float) -> str:
 
 
 def stamp(wall_seconds: float) -> str:
-    """Salt's ``_stamp``: ISO 8601 with microseconds, without an offset, in UTC."""
-    return datetime.fromtimestamp(wall_seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")
+    """Salt's ``_stamp``: ISO 8601 with microseconds, in UTC without an offset; at the ends of the calendar it stops."""
+    # The bounds first: what is no number at all is not less than the last, and gives way to it.
+    return datetime.fromtimestamp(max(FIRST, min(LAST, wall_seconds)), UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")
+
+
+def worded(wall_seconds: float) -> str:
+    """A time in UTC as Salt words it in a sentence: ``Sat Nov 21 03:15:00 2026``."""
+    return time.asctime(time.gmtime(max(FIRST, min(LAST, wall_seconds))))

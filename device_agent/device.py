@@ -8,19 +8,31 @@ what reaches this file was proven, and what it says is sealed.
 from __future__ import annotations
 
 import random
+import secrets
+from contextlib import nullcontext
 from typing import Final
+
+import msgspec
 
 from device_agent import __version__
 from device_agent.backoff import Backoff
 from device_agent.clock import Clock
 from device_agent.counters import Counters
-from device_agent.errors import Refused
+from device_agent.ended import FunctionFailed
+from device_agent.errors import Refused, UsageInvalid
+from device_agent.events import Handed
 from device_agent.heard import Cancelled, Delivery, DeviceGuard, Renamed, SessionLost, SessionOpened
 from device_agent.host import Host
 from device_agent.jobs import Jobs, Spawn
 from device_agent.outbox import Journal
+from device_agent.own import Own
+from device_agent.pillar import HeldPillar
 from device_agent.protocol import limits
 from device_agent.protocol.messages import Beat, Confirm, Gone, Grains, Hello, Welcome, encode
+from device_agent.protocol.questions import Answer, Question
+from device_agent.protocol.target_terms import Known
+from device_agent.protocol.targeting import compile_target
+from device_agent.questions import Questions
 
 HELLO_FIRST_SECONDS = 1.0
 HELLO_CEILING_SECONDS = 30.0
@@ -38,7 +50,11 @@ class Device:
         "_counters",
         "_guard",
         "_hello_at",
+        "_journal",
+        "_pillar",
+        "_questions",
         "_randomness",
+        "_spawn",
         "grains",
         "jobs",
         "welcomed",
@@ -55,6 +71,7 @@ class Device:
         clock: Clock,
         counters: Counters,
         randomness: random.Random,
+        own: Own | None = None,
     ) -> None:
         self.grains = grains
         self.welcomed = False
@@ -63,13 +80,30 @@ class Device:
         self._counters = counters
         self._randomness = randomness
         self._connected = False
+        self._journal = journal
         self._backoff = Backoff(
             HELLO_FIRST_SECONDS, HELLO_CEILING_SECONDS, floor=HELLO_FIRST_SECONDS, source=randomness
         )
         self._hello_at = 0.0
         self._beat_at = 0.0
         self._beat_seconds = limits.BEAT_SECONDS
-        self.jobs = Jobs(host=host, journal=journal, send=guard.send, spawn=spawn, clock=clock, counters=counters)
+        self._questions = Questions(self._ask)
+        self._pillar = HeldPillar(self._questions)
+        self._spawn = spawn
+        self.jobs = Jobs(
+            lend=lambda: nullcontext(host),
+            journal=journal,
+            send=guard.send,
+            spawn=spawn,
+            clock=clock,
+            counters=counters,
+            own=self._own(own or Own()),
+        )
+
+    def _own(self, own: Own) -> Own:
+        handed = Handed(self._questions, self._clock, secrets.token_bytes(limits.OUTBOX_BYTES))
+        events = own.events or handed
+        return msgspec.structs.replace(own, station=self._questions, pillar=self._pillar, events=events)
 
     @property
     def name(self) -> str:
@@ -129,7 +163,12 @@ class Device:
     def _say_hello(self, now: float) -> None:
         self.welcomed = False
         self._hello_at = now + self._backoff.next()
-        self._guard.send(encode(Hello(self._guard.session, __version__, self.grains)))
+        self._guard.send(encode(Hello(self._guard.session, __version__, self.grains, *self._journal.oldest())))
+
+    async def _ask(self, question: Question) -> None:
+        # Without a session it is dropped, and asked again.
+        if self._guard.session:
+            self._guard.send(encode(question))
 
     # --- messages ------------------------------------------------------------------------------------------------
 
@@ -140,9 +179,11 @@ class Device:
             if heard is None:
                 return
             if isinstance(heard, Delivery):
-                self.jobs.deliver(heard, self._guard.name, self.grains)
+                self._deliver(heard)
             elif isinstance(heard, Confirm):
                 self.jobs.confirm(heard.jids)
+            elif isinstance(heard, Answer):
+                self._questions.answered(heard)
             elif isinstance(heard, Welcome):
                 self._welcome(heard)
             elif isinstance(heard, Cancelled):
@@ -156,6 +197,24 @@ class Device:
                 self._rename(heard)
         except Refused as refused:
             self._counters.refused(refused.reason, refused.detail, self._guard.name)
+
+    def _deliver(self, delivery: Delivery) -> None:
+        try:
+            by_pillar = compile_target(delivery.tgt, delivery.tgt_type).needs_pillar
+        except UsageInvalid:
+            by_pillar = False
+        if by_pillar:
+            self._spawn(self._deliver_by_pillar(delivery))
+        else:
+            self.jobs.deliver(delivery, self._guard.name, self.grains)
+
+    async def _deliver_by_pillar(self, delivery: Delivery) -> None:
+        """What the station gives us may have changed since: it is asked first, and what is known counts without it."""
+        try:
+            await self._pillar.refresh()
+        except FunctionFailed:
+            self._counters.refused("pillar_unanswered", "", self._guard.name)
+        self.jobs.deliver(delivery, self._guard.name, Known(self.grains, self._pillar.held))
 
     def _rename(self, _heard: Renamed) -> None:
         self.grains["id"] = self._guard.name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar
 
 from msgspec import Struct
@@ -10,13 +11,28 @@ from device_agent.errors import OutstationError
 from device_agent.protocol.messages import DeviceOutcome
 
 
+class Restart(Struct, frozen=True):
+    """A restart of the device, which ends when it is there again with another boot id (``restarts.py``).
+
+    ``begin`` is called when it is on disk that the device restarts, and returns before it does.
+    """
+
+    boot_id: str
+    within: float
+    begin: Callable[[], Awaitable[None]]
+
+
 class Ended(Struct, frozen=True):
-    """The end of one call. A function that returns anything else has ended ``ok`` with that as its value."""
+    """The end of one call. A function that returns anything else has ended ``ok`` with that as its value.
+
+    With ``restart`` it has not ended: what comes back is known after the device has started again.
+    """
 
     value: Any = None
     retcode: int = 0
     outcome: DeviceOutcome = "ok"
     why: str = ""
+    restart: Restart | None = None
 
 
 class FunctionFailed(OutstationError):

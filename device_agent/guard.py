@@ -10,7 +10,7 @@ import os
 import random
 import sys
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
 
 from device_agent.backoff import Backoff
 from device_agent.beliefs import Beliefs
@@ -28,10 +28,12 @@ from device_agent.protocol.messages import (
     decode_downward,
     encode,
 )
-from device_agent.signed_delivery import SignedDelivery, vouched
+from device_agent.protocol.questions import Answer
+from device_agent.signed_delivery import SignedDelivery, check_call, vouched
 from device_agent.trust import cose
 from device_agent.trust.deliveries import CancelDelivery, read_delivery
 from device_agent.trust.notices import open_ack_for, open_cancel
+from device_agent.trust.reach import Custom, no_custom
 from device_agent.trust.session_frames import SESSION_SECONDS, SID_BYTES, Session
 from device_agent.trust.sessions import (
     NONCE_BYTES,
@@ -99,10 +101,11 @@ class Guard:
         clock: Clock,
         counters: Counters,
         randomness: random.Random,
+        custom_reach: Custom = no_custom,
     ) -> None:
         self.identity: Final = identity
         self.index: int | None = None
-        self._beliefs = Beliefs(identity, marks, clock, counters)
+        self._beliefs = Beliefs(identity, marks, clock, counters, custom_reach)
         self._publish = publish
         self._clock = clock
         self._counters = counters
@@ -140,6 +143,14 @@ class Guard:
     def trusted(self) -> bool:
         """Whether this connection has shown who its station is."""
         return self._fresh
+
+    def site_may(self, fun: str, arg: list[Any], kwarg: dict[str, Any]) -> None:
+        """Whether our site may order this of us now, by its certificate. Raises ``Refused``."""
+        certificate = self.identity.anchor.site_certificate(self.identity.site)
+        if certificate is None:
+            raise Refused("unknown_issuer", f"no certificate of {self.identity.site} counts")
+        issuer = self._beliefs.issuer(certificate.kid, "job")
+        check_call(issuer, fun, arg, kwarg, custom=self._beliefs.custom_reach)
 
     def subscriptions(self) -> list[str]:
         """Where this device listens."""
@@ -305,7 +316,7 @@ class Guard:
             self.send(encode(EpochWanted()))
         return SessionOpened()
 
-    def _frame(self, topic: str, payload: bytes) -> Welcome | Confirm | Renamed | None:
+    def _frame(self, topic: str, payload: bytes) -> Welcome | Confirm | Answer | Renamed | None:
         if self._session is None:
             raise Refused("unknown_session", payload[2:10].hex())
         message = decode_downward(self._session.open(payload, topic, self._clock.monotonic()))

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from typing import NamedTuple, Protocol
 
 from device_agent.protocol.messages import Confirm, Job, TargetType, Welcome
+from device_agent.protocol.questions import Answer
 
 
 class Delivery(ABC):
@@ -50,7 +51,7 @@ class Renamed(NamedTuple):
     """The device has another name now."""
 
 
-Heard = Delivery | Cancelled | Confirm | Welcome | SessionOpened | SessionLost | Renamed
+Heard = Delivery | Cancelled | Confirm | Welcome | Answer | SessionOpened | SessionLost | Renamed
 
 
 class DeviceGuard(Protocol):

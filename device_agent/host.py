@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-import shlex
-import signal
-import subprocess
 from collections.abc import Mapping, Sequence
-from typing import IO, Any, Protocol
+from typing import Any, ClassVar, Final, Literal, Protocol
 
 from msgspec import Struct
 
-SHELL = "/bin/sh"
-REAP_SECONDS = 5.0
-"""How long a killed process is waited for; only one stuck inside the kernel takes this long."""
+from device_agent.errors import OutstationError
 
-POLL_SECONDS = 0.05
-"""How often a process is looked at on a kernel that cannot tell of its end."""
+SHELL: Final = "/bin/sh"
 
-PIPE_SECONDS = 1.0
-"""How long output is still awaited after the end of a command whose daemon kept the pipe."""
+HOST_READ_BYTES: Final = 1_048_576
+"""What ``Host.read`` gives at most when nobody says otherwise."""
+
+NEW_FILE_MODE: Final = 0o644
+"""Less the umask, for a file that ``Host.write`` makes without being told a mode."""
+
+Kind = Literal["file", "directory", "link", "block", "character", "fifo", "socket"]
+
+
+class HostLost(OutstationError):
+    """The way to a machine broke under what was being done there. ``started`` says whether it may have been done."""
+
+    default_id: ClassVar[str] = "host.lost"
+
+    def __init__(self, what: str, *, started: bool = True, hint: str | None = None) -> None:
+        super().__init__(what, hint=hint)
+        self.started = started
 
 
 class Completed(Struct, frozen=True):
@@ -33,12 +40,63 @@ class Completed(Struct, frozen=True):
     timed_out: bool = False
 
 
+class Stat(Struct, frozen=True):
+    """What a directory entry is. ``user`` and ``group`` are the number in digits where it has no name."""
+
+    kind: Kind
+    mode: int
+    """The permission bits with set-user, set-group and sticky: 0o7777 at most."""
+
+    uid: int
+    gid: int
+    user: str
+    group: str
+    size: int
+    atime: float
+    mtime: float
+    ctime: float
+    inode: int
+    target: str = ""
+    """Where a link points, as it is written in it."""
+
+
+class Reader(Protocol):
+    """The incoming half of a stream, as ``asyncio.StreamReader`` and asyncssh have it."""
+
+    async def read(self, n: int = -1, /) -> bytes: ...
+
+    async def readline(self) -> bytes: ...
+
+    async def readexactly(self, n: int, /) -> bytes: ...
+
+    def at_eof(self) -> bool: ...
+
+
+class Writer(Protocol):
+    """The outgoing half of a stream, as ``asyncio.StreamWriter`` and asyncssh have it."""
+
+    def write(self, data: bytes, /) -> None: ...
+
+    def write_eof(self) -> None: ...
+
+    async def drain(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    async def wait_closed(self) -> None: ...
+
+
 class Host(Protocol):
-    """The machine a function works on."""
+    """The machine a function works on.
+
+    A path is text; bytes of a name that are no UTF-8 are surrogates in it, as Python's own functions have them. What
+    the machine refuses is an ``OSError`` with its ``errno`` and ``filename``, whatever the way to it. Any of these
+    raises ``HostLost`` when the way breaks, and ``ValueError`` for a path with a null character.
+    """
 
     @property
     def grains(self) -> dict[str, Any]:
-        """The facts it reported."""
+        """The facts it reported last; empty before the first time."""
 
     async def run(
         self,
@@ -58,181 +116,46 @@ class Host(Protocol):
         and all it started are killed. Raises ``OSError`` when it cannot start and ``ValueError`` when it cannot be one.
         """
 
+    async def read(self, path: str, *, offset: int = 0, limit: int = HOST_READ_BYTES) -> bytes:
+        """At most ``limit`` bytes of a file from ``offset`` on; fewer only where it ends.
 
-class LocalHost:
-    """The machine this process runs on."""
-
-    def __init__(self, grains: dict[str, Any]) -> None:
-        self._grains = grains
-
-    @property
-    def grains(self) -> dict[str, Any]:
-        """The facts given at construction."""
-        return self._grains
-
-    async def run(
-        self,
-        argv: Sequence[str] | str,
-        *,
-        shell: bool = False,
-        stdin: bytes | None = None,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        timeout: float | None = None,
-        output_limit: int = 65536,
-    ) -> Completed:
-        """Run a command here; see ``Host.run``.
-
-        The command leads a session of its own. What it leaves running there stays if it has let go of the command's
-        output, as a daemon does; what still holds the output a second after the command's end is killed.
+        A pipe or a socket is refused (``ENXIO``), for it might never end.
         """
-        process = subprocess.Popen(  # noqa: ASYNC220 - it returns when the program has started, in a few milliseconds
-            _words(argv, shell=shell),
-            bufsize=0,
-            stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=cwd,
-            env=None if env is None else {**os.environ, **env},
-            start_new_session=True,
-        )
-        command = _Command(process, stdin or b"", output_limit)
-        timed_out = False
-        try:
-            command.watch()
-            async with asyncio.timeout(timeout):
-                await command.exited.wait()
-        except TimeoutError:
-            timed_out = True
-        finally:
-            await command.end()
-        return Completed(
-            returncode=-signal.SIGKILL if process.returncode is None else process.returncode,
-            stdout=bytes(command.kept["stdout"]),
-            stderr=bytes(command.kept["stderr"]),
-            truncated=command.discarded,
-            timed_out=timed_out,
-        )
 
+    async def write(
+        self, path: str, data: bytes, *, mode: int | None = None, owner: tuple[int, int] | None = None
+    ) -> None:
+        """Make this the content of a file, whole or not at all, and on its disk when this returns.
 
-class _Command:
-    """A process under way: feeds it, keeps the first bytes of each stream and counts the rest, and reaps it.
+        It is written beside the file and renamed over it; a link is followed. The file keeps its mode and owner unless
+        they are given (-1 leaves the user or the group); a new one gets 0o644 less the umask. What is neither a file
+        nor absent is refused. What an earlier write left that did not live to its end is removed.
+        """
 
-    Between the start of the process and its being watched nothing is awaited. With ``loop.subprocess_exec`` there is a
-    moment in which a cancelled caller leaves the process's children behind, and on Python 3.11 may never return.
-    """
+    async def append(self, path: str, data: bytes, *, at: int) -> None:
+        """Put data behind the first ``at`` bytes of a file that is being collected; what was behind them is gone.
 
-    def __init__(self, process: subprocess.Popen[bytes], stdin: bytes, limit: int) -> None:
-        self._process = process
-        self._input = memoryview(stdin)
-        self._limit = limit
-        self._pidfd: int | None = None
-        self._left = False
-        self._open: dict[str, IO[bytes]] = {}
-        self.kept = {"stdout": bytearray(), "stderr": bytearray()}
-        self.discarded = 0
-        self.exited = asyncio.Event()
-        self.drained = asyncio.Event()
+        At 0 it is made anew, for its owner alone. It is neither whole nor on disk before ``replace``. A file that is
+        shorter, a link, and what is no file are refused (``EINVAL``).
+        """
 
-    def watch(self) -> None:
-        """Have the loop call when there is output, room for input, or the end."""
-        loop = asyncio.get_running_loop()
-        pipes = {"stdin": self._process.stdin, "stdout": self._process.stdout, "stderr": self._process.stderr}
-        self._open = {name: pipe for name, pipe in pipes.items() if pipe is not None}
-        for name, pipe in self._open.items():
-            os.set_blocking(pipe.fileno(), False)
-            if name == "stdin":
-                loop.add_writer(pipe.fileno(), self._write, pipe)
-            else:
-                loop.add_reader(pipe.fileno(), self._read, name, pipe)
-        try:
-            self._pidfd = os.pidfd_open(self._process.pid)
-        except (AttributeError, OSError):
-            self._ask_again()  # Linux before 5.3 has no such thing.
-        else:
-            loop.add_reader(self._pidfd, self._ended)
+    async def replace(self, path: str, target: str) -> None:
+        """Make a collected file the content of ``target`` in the same folder, as ``write`` does; a link is replaced."""
 
-    async def end(self) -> None:
-        """Wait for the last output; kill what does not end by itself or keeps the output open; reap."""
-        finished = False
-        try:
-            if not self.exited.is_set():
-                self._kill_group()
-            async with asyncio.timeout(REAP_SECONDS):
-                await self.exited.wait()
-            async with asyncio.timeout(PIPE_SECONDS):
-                await self.drained.wait()
-            finished = True
-        except TimeoutError:
-            # Either it is stuck inside the kernel, or something holds the pipes; neither may hold us.
-            pass
-        finally:
-            if not finished:
-                self._kill_group()
-            for name in list(self._open):
-                self._close(name)
-            self._left = True
-            if self.exited.is_set():
-                self._process.poll()
+    async def stat(self, path: str, *, follow: bool = True) -> Stat | None:
+        """What is there, of a link what it points to unless ``follow`` is false; None when there is nothing.
 
-    def _ended(self) -> None:
-        """The leader is dead. It is reaped last, so that until then its number can be nobody else's group."""
-        if self._pidfd is not None:
-            asyncio.get_running_loop().remove_reader(self._pidfd)
-            os.close(self._pidfd)
-        self.exited.set()
-        if self._left:
-            self._process.poll()
+        Times are whole seconds through a shell.
+        """
 
-    def _ask_again(self) -> None:
-        if self._process.poll() is None:
-            asyncio.get_running_loop().call_later(POLL_SECONDS, self._ask_again)
-        else:
-            self._ended()
+    async def list(self, path: str) -> list[str]:
+        """The names in a directory, sorted, without "." and ".."."""
 
-    def _kill_group(self) -> None:
-        try:
-            os.killpg(self._process.pid, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
-            # Nobody is left, or only processes that changed their user, which only the administrator could end.
-            return
+    async def remove(self, path: str, *, recursive: bool = False) -> None:
+        """Remove a file, a link or an empty directory; with ``recursive`` a directory with all that is in it."""
 
-    def _read(self, name: str, pipe: IO[bytes]) -> None:
-        try:
-            data = os.read(pipe.fileno(), 65536)
-        except BlockingIOError:
-            return
-        if not data:
-            self._close(name)
-            return
-        kept = self.kept[name]
-        room = max(0, self._limit - len(kept))
-        kept += data[:room]
-        self.discarded += max(0, len(data) - room)
+    async def connect(self, port: int, *, address: str = "127.0.0.1") -> tuple[Reader, Writer]:
+        """A TCP connection as the machine itself would make it, so 127.0.0.1 is the machine."""
 
-    def _write(self, pipe: IO[bytes]) -> None:
-        try:
-            self._input = self._input[os.write(pipe.fileno(), self._input[:65536]) :]
-        except BlockingIOError:
-            return
-        except BrokenPipeError:
-            self._input = memoryview(b"")  # A command that does not read its input loses it.
-        if not self._input:
-            self._close("stdin")
-
-    def _close(self, name: str) -> None:
-        pipe = self._open.pop(name)
-        loop = asyncio.get_running_loop()
-        (loop.remove_writer if name == "stdin" else loop.remove_reader)(pipe.fileno())
-        pipe.close()
-        if not self._open.keys() & self.kept.keys():
-            self.drained.set()
-
-
-def _words(argv: Sequence[str] | str, *, shell: bool) -> list[str]:
-    if shell:
-        return [SHELL, "-c", argv if isinstance(argv, str) else shlex.join(argv)]
-    words = shlex.split(argv) if isinstance(argv, str) else list(argv)
-    if not words:
-        raise ValueError("the command is empty")
-    return words
+    async def facts(self) -> dict[str, Any]:
+        """Its grains, collected anew."""

@@ -7,12 +7,12 @@ is damaged stops the agent: a new identity in its place would be another device,
 from __future__ import annotations
 
 import hashlib
-import os
 import threading
 from pathlib import Path
 from typing import Final
 
 from device_agent import RELEASED
+from device_agent.durable import replace_private
 from device_agent.errors import ConfigInvalid, Refused
 from device_agent.trust import codec
 from device_agent.trust.chain import STATE_BYTES, Anchor
@@ -192,19 +192,7 @@ class IdentityFile:
             self._save(content)
 
     def _save(self, content: bytes) -> None:
-        beside = self.path.with_name(f"{self.path.name}.new")
-        beside.unlink(missing_ok=True)
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(self.path)
-        folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        replace_private(self.path, content)
 
     def load_or_begin(self) -> Identity:
         """The identity, made now where there never was one. Raises ``ConfigInvalid``."""

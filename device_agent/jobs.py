@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any
 
-from device_agent import loader
+import msgspec
+
+from device_agent import loader, restarts
 from device_agent.clock import Clock
 from device_agent.counters import Counters
-from device_agent.errors import Refused, UsageInvalid
+from device_agent.ended import Ended, Restart
+from device_agent.errors import OutstationError, Refused, UsageInvalid
 from device_agent.heard import Delivery
-from device_agent.host import Host
-from device_agent.outbox import Journal, JournalUnavailable, Place
+from device_agent.host import Host, HostLost
+from device_agent.no_host import NOWHERE
+from device_agent.outbox import Journal, JournalUnavailable, Restarting
+from device_agent.own import Own, RunningJob
 from device_agent.protocol import limits
 from device_agent.protocol.messages import (
     DeviceOutcome,
@@ -21,25 +28,27 @@ from device_agent.protocol.messages import (
     Grains,
     Job,
     Reseal,
-    Return,
     Running,
     encode,
 )
 from device_agent.protocol.targeting import compile_target
+from device_agent.restarts import Lend
+from device_agent.returns import Returns, Send
+from device_agent.trust.reach import Reach
 
-RETURN_AGAIN_SECONDS = 5.0
-RETURN_AGAIN_CEILING_SECONDS = 60.0
-RETURNS_PER_TICK = 64
 ANNOUNCE_SECONDS = 0.5
-EXECUTIONS_COUNTED = 4096
-NOT_RUN_RETCODE = 1
+
+QUIET_SECONDS = 60.0
+"""For so long after a restart of the device was ordered no other job begins, which would die of it."""
 
 SEALED_AGAIN = frozenset({"stale_epoch", "unknown_epoch", "stale_seq", "not_sealed_to_us"})
 """Refusals that say nothing of the job: sealed anew it may run, so it has no outcome yet. Also where another signer
 took it over: the number of a job is not used up by whoever has not issued it."""
 
-Send = Callable[[bytes], None]
-"""Hands over an encoded message to the station."""
+BESIDE = frozenset({"saltutil.running", "saltutil.find_job", "saltutil.is_running", "saltutil.kill_job"}) | frozenset(
+    {"saltutil.term_job", "saltutil.kill_all_jobs", "saltutil.term_all_jobs", "saltutil.signal_job"}
+)
+"""Functions about the device's jobs. They start at once, however many jobs wait: they may end what is in the way."""
 
 Spawn = Callable[[Coroutine[Any, Any, None]], object]
 
@@ -47,60 +56,129 @@ Spawn = Callable[[Coroutine[Any, Any, None]], object]
 class _Held:
     """A job that is here and not finished."""
 
-    __slots__ = ("announced", "deadline", "job", "kid", "running", "seq", "taken")
+    __slots__ = (
+        "announced",
+        "begun",
+        "bound",
+        "deadline",
+        "job",
+        "kid",
+        "reach",
+        "running",
+        "seq",
+        "stopped",
+        "taken",
+        "target",
+    )
 
-    def __init__(self, job: Job, delivery: Delivery, taken: float, deadline: float) -> None:
+    def __init__(self, job: Job, delivery: Delivery, taken: float, deadline: float, reach: Reach | None) -> None:
         self.job = job
+        self.reach = reach
         self.kid = delivery.kid
         self.seq = delivery.seq
+        self.target = (delivery.tgt, delivery.tgt_type)
         self.taken = taken
         self.deadline = deadline
         self.running = False
+        """It has its turn, and waits for the machine or runs."""
+        self.begun = False
+        """It runs, and can be cancelled no more."""
         self.announced = False
+        self.bound: asyncio.Timeout | None = None
+        self.stopped = ""
+
+    @property
+    def beside(self) -> bool:
+        """Whether it takes no turn from other jobs."""
+        return self.job.fun in BESIDE
+
+    def shown(self) -> RunningJob:
+        """As functions see it."""
+        job = self.job
+        return RunningJob(job.jid, job.fun, job.arg, job.kwarg, *self.target, job.user, os.getpid())
 
 
 class Jobs:
-    """What a device does with jobs that are meant for it. Times are monotonic seconds."""
+    """What a device does with jobs that are meant for it, ``width`` at once. Times are monotonic seconds."""
 
     __slots__ = (
         "_clock",
         "_counters",
         "_held",
-        "_host",
         "_journal",
-        "_resend",
+        "_lend",
+        "_quiet_until",
+        "_restarts",
+        "_returns",
         "_running",
         "_send",
         "_spawn",
+        "_width",
         "draining",
-        "executions",
+        "own",
     )
 
     def __init__(
         self,
         *,
-        host: Host,
+        lend: Lend,
         journal: Journal,
         send: Send,
         spawn: Spawn,
         clock: Clock,
         counters: Counters,
+        width: int = limits.DEVICE_RUNNING,
+        own: Own | None = None,
     ) -> None:
         self.draining = False
-        self.executions: dict[str, int] = {}
-        self._host = host
+        self._lend = lend
+        self._width = width
         self._journal = journal
         self._send = send
         self._spawn = spawn
         self._clock = clock
         self._counters = counters
+        self.own = msgspec.structs.replace(own or Own(), jobs=self)
         self._held: dict[str, _Held] = {}
         self._running = 0
-        self._resend: dict[str, tuple[float, float]] = {}
+        self._restarts: dict[str, Restarting] = {}
+        self._quiet_until = 0.0
+        self._returns = Returns(journal, send, clock)
+
+    @property
+    def executions(self) -> dict[str, int]:
+        """How often each of the newest jobs was run by this process."""
+        return self._returns.executions
+
+    @property
+    def restarting(self) -> bool:
+        """Whether a job restarts the device, and it is not known to be there again."""
+        return bool(self._restarts)
 
     def under_way(self) -> list[str]:
         """The jids that run or wait for their turn."""
         return list(self._held)
+
+    def running(self) -> list[RunningJob]:
+        """The jobs that run, for the functions that ask for them."""
+        return [held.shown() for held in self._held.values() if held.bound is not None]
+
+    def stop(self, jid: str, why: str) -> bool:
+        """End a running job as failed; what it started on the machine is killed. False when no such job runs."""
+        held = self._held.get(jid)
+        if held is None or held.bound is None or held.stopped:
+            return False
+        held.stopped = why
+        held.bound.reschedule(0.0)
+        return True
+
+    def resume(self) -> None:
+        """Go on waiting for restarts of the device that were under way when the process before this one ended."""
+        for jid, restarting in self._journal.restarts().items():
+            self._restart_ordered(jid, restarting)
+            # It takes its turn again.
+            self._running += 1
+            self._spawn(self._resume(jid, restarting))
 
     def tick(self, now: float) -> None:
         """Word of jobs that take a while, and returns whose confirmation is late."""
@@ -108,12 +186,12 @@ class Jobs:
             for jid, held in self._held.items():
                 if not held.announced and now - held.taken >= ANNOUNCE_SECONDS:
                     self._announce(jid)
-        if self._resend:
-            self._send_returns_due(now)
+            self._start_next()
+        self._returns.tick(now)
 
     def heard_again(self, now: float) -> None:
         """Returns that were on their way when the connection or the station went are due again now."""
-        self._resend = dict.fromkeys(self._journal.unconfirmed(), (now, RETURN_AGAIN_SECONDS))
+        self._returns.heard_again(now)
 
     def deliver(self, delivery: Delivery, name: str, grains: Grains) -> None:
         """A job arrived whose signature holds; ``name`` is the device's own. Whether it is new is asked first."""
@@ -140,12 +218,16 @@ class Jobs:
         except Refused as refused:
             self._refuse(jid, refused)
             return
-        if len(self._held) - self._running >= limits.DEVICE_QUEUE:
+        if len(self._held) - self._running >= limits.DEVICE_QUEUE and job.fun not in BESIDE:
             self._answer(jid, job.fun, "refused", f"busy: {limits.DEVICE_QUEUE} jobs wait already")
         else:
             now = self._clock.monotonic()
-            self._held[jid] = _Held(job, delivery, now, now + remaining)
-            self._start_next()
+            held = self._held[jid] = _Held(job, delivery, now, now + remaining, self.own.custom.reach(job.fun))
+            if held.beside and not self.draining:
+                held.running = True
+                self._spawn(self._execute(held))
+            else:
+                self._start_next()
 
     def _refuse(self, jid: str, refused: Refused) -> None:
         self._counters.refused(refused.reason, refused.detail)
@@ -160,33 +242,21 @@ class Jobs:
 
     def _repeat(self, jid: str) -> None:
         self._counters.repeats += 1
-        if jid in self._held:
+        if jid in self._held or jid in self._restarts:
             self._announce(jid)
-            return
-        entry = self._journal.find(jid)
-        if entry is None or entry.place is Place.STARTED:
-            return
-        if entry.place is Place.DONE:
-            self._send(entry.body)
-            return
-        forgotten = Return(
-            jid=jid,
-            fun="",
-            outcome="refused",
-            retcode=NOT_RUN_RETCODE,
-            why="journal_forgot: a job this old is not run, since it may have run already",
-            executions=self.executions.get(jid, 0),
-        )
-        self._send(encode(forgotten))
+        else:
+            self._returns.repeat(jid)
 
     def _announce(self, jid: str) -> None:
-        self._held[jid].announced = True
-        self._send(encode(Running(jid)))
+        if jid in self._held:
+            self._held[jid].announced = True
+        restarting = self._restarts.get(jid)
+        self._send(encode(Running(jid, 0.0 if restarting is None else restarting.within)))
 
     def cancel(self, jid: str, *, named: bool) -> None:
         """Do not start a job. Without ``named`` it was said to everybody: one that is not known here is no news."""
         held = self._held.get(jid)
-        if held is not None and held.running:
+        if held is not None and held.begun:
             self._announce(jid)
         elif held is not None:
             del self._held[jid]
@@ -198,105 +268,123 @@ class Jobs:
 
     def confirm(self, jids: list[str]) -> None:
         """The station has the returns of these jobs."""
-        self._journal.confirmed(jids)
-        for jid in jids:
-            self._resend.pop(jid, None)
+        self._returns.confirmed(jids)
 
     def _start_next(self) -> None:
-        if self._running >= limits.DEVICE_RUNNING or self.draining:
+        if self._running >= self._width or self.draining:
+            return
+        if self._restarts and self._clock.monotonic() < self._quiet_until:
             return
         for held in self._held.values():
             if not held.running:
                 held.running = True
                 self._running += 1
                 self._spawn(self._execute(held))
-                if self._running >= limits.DEVICE_RUNNING:
+                if self._running >= self._width:
                     return
 
     async def _execute(self, held: _Held) -> None:
         job = held.job
         jid = sys.intern(job.jid)
         try:
-            if held.deadline <= self._clock.monotonic():
-                self._answer(jid, job.fun, "expired", "the deadline passed while the job waited for its turn")
+            if not self._may_begin(held, "its turn"):
                 return
-            if self._journal.find(jid) is not None:
-                return
+            begun = self._clock.monotonic()
             try:
-                await self._journal.started(jid, job.fun, held.kid, held.seq)
-            except JournalUnavailable as error:
-                self._answer(jid, job.fun, "refused", f"journal_unavailable: {error.what}")
+                async with self._host_for(held) as host:
+                    # Much may have happened on the way there.
+                    if not self._may_begin(held, "a connection to the device"):
+                        return
+                    held.begun = True
+                    ended = await self._run_on(host, held, jid)
+            except HostLost as error:
+                # Before it began: a loss under it is an end like another.
+                if self._held.get(jid) is held:
+                    self._answer(jid, job.fun, "unreachable", error.what)
                 return
-            body = await self._run(job, jid)
-            await self._journal.done(jid, body)
-            self._send_return(jid, body)
+            if ended is not None and ended.restart is not None:
+                ended = await self._back(jid, self._restarts[jid])
+            if ended is not None:
+                executions = self.executions.get(jid, 1)
+                await self._returns.ended(jid, job.fun, ended, executions, self._clock.monotonic() - begun)
         finally:
-            self._held.pop(jid, None)
-            self._running -= 1
-            if len(self._held) > self._running:
+            if self._held.get(jid) is held:
+                del self._held[jid]
+            self._restarts.pop(jid, None)
+            if not held.beside:
+                self._running -= 1
+            if self._held:
                 self._start_next()
 
-    async def _run(self, job: Job, jid: str) -> bytes:
-        executions = self._count_execution(jid)
-        outcome: DeviceOutcome
-        begun = self._clock.monotonic()
-        try:
-            async with asyncio.timeout(job.run_limit):
-                ended = await loader.call(job.fun, self._host, job.arg, job.kwarg)
-            outcome, retcode, value, why = ended.outcome, ended.retcode, ended.value, ended.why
-        except TimeoutError:
-            outcome, retcode, value, why = "timed_out", 1, None, f"stopped after {job.run_limit:g} s"
-        return encode(
-            Return(
-                jid=jid,
-                fun=job.fun,
-                outcome=outcome,
-                retcode=retcode,
-                value=value,
-                why=why,
-                duration=max(0.0, self._clock.monotonic() - begun),
-                # What the loader refused was looked up, and did not run.
-                executions=0 if outcome == "refused" else executions,
-            )
-        )
+    def _may_begin(self, held: _Held, awaited: str) -> bool:
+        """Whether a job may begin after it has waited. What is over its time is answered here."""
+        jid = held.job.jid
+        if self.draining or self._held.get(jid) is not held or self._journal.find(jid) is not None:
+            return False
+        if held.deadline <= self._clock.monotonic():
+            self._answer(jid, held.job.fun, "expired", f"the deadline passed while the job waited for {awaited}")
+            return False
+        return True
 
-    def _count_execution(self, jid: str) -> int:
-        count = self.executions.get(jid, 0) + 1
-        self.executions[jid] = count
-        if len(self.executions) > EXECUTIONS_COUNTED:
-            del self.executions[next(iter(self.executions))]
-        return count
+    def _host_for(self, held: _Held) -> AbstractAsyncContextManager[Host]:
+        # What only asks for jobs does not wait for a machine that may be busy with the job it is to end.
+        return nullcontext(NOWHERE) if held.beside else self._lend()
+
+    async def _run_on(self, host: Host, held: _Held, jid: str) -> Ended | None:
+        """How the job ended; None when it was answered already. One that restarts the device has begun to."""
+        job = held.job
+        try:
+            await self._journal.started(jid, job.fun, held.kid, held.seq)
+        except JournalUnavailable as error:
+            self._answer(jid, job.fun, "refused", f"journal_unavailable: {error.what}")
+            return None
+        self._returns.count_execution(jid)
+        try:
+            async with asyncio.timeout(job.run_limit) as held.bound:
+                own = msgspec.structs.replace(self.own, job=held.shown())
+                ended = await loader.call(job.fun, host, job.arg, job.kwarg, own, held.reach)
+        except TimeoutError:
+            if held.stopped:
+                return Ended(None, 1, "failed", held.stopped)
+            return Ended(None, 1, "timed_out", f"stopped after {job.run_limit:g} s")
+        finally:
+            held.bound = None
+        return ended if ended.restart is None else await self._restart(jid, job, ended, ended.restart)
+
+    async def _restart(self, jid: str, job: Job, ended: Ended, restart: Restart) -> Ended:
+        restarting = Restarting(job.fun, restart.boot_id, min(restart.within, job.run_limit))
+        try:
+            # On disk before it begins: whatever comes back from the restart must know that it was meant.
+            await self._journal.restarting(jid, restarting)
+            self._restart_ordered(jid, restarting)
+            await restart.begin()
+        except HostLost as lost:
+            if not lost.started:
+                return Ended(None, 1, "failed", f"the device was not restarted: {lost.what}"[: limits.WHY_CHARACTERS])
+        except (OSError, OutstationError) as error:
+            return Ended(None, 1, "failed", f"the device was not restarted: {error}"[: limits.WHY_CHARACTERS])
+        return ended
+
+    def _restart_ordered(self, jid: str, restarting: Restarting) -> None:
+        self._restarts[jid] = restarting
+        self._quiet_until = self._clock.monotonic() + QUIET_SECONDS
+        self._announce(jid)
+
+    async def _back(self, jid: str, restarting: Restarting) -> Ended | None:
+        """The end of a restart, or None when this process is asked to go first. The machine is let go meanwhile."""
+        try:
+            return await restarts.back(self._lend, restarting, self._clock, lambda: self.draining)
+        finally:
+            self._restarts.pop(jid, None)
+
+    async def _resume(self, jid: str, restarting: Restarting) -> None:
+        try:
+            ended = await self._back(jid, restarting)
+            if ended is not None:
+                await self._returns.ended(jid, restarting.fun, ended, 1, 0.0)
+        finally:
+            self._running -= 1
+            self._start_next()
 
     def _answer(self, jid: str, fun: str, outcome: DeviceOutcome, why: str) -> None:
-        """The answer to a job that will not run. It is remembered, so that a repeat does not run either."""
-        executions = self.executions.get(jid, 0)
-        answer = Return(
-            jid=jid,
-            fun=fun,
-            outcome=outcome,
-            retcode=NOT_RUN_RETCODE,
-            why=why[: limits.WHY_CHARACTERS],
-            executions=executions,
-        )
-        body = encode(answer)
-        if self._journal.full:
-            self._journal.forgotten(jid)
-            self._send(body)
-            return
-        self._journal.answered(jid, body)
-        self._send_return(jid, body)
-
-    def _send_return(self, jid: str, body: bytes) -> None:
-        self._resend[jid] = (self._clock.monotonic() + RETURN_AGAIN_SECONDS, RETURN_AGAIN_SECONDS)
-        self._send(body)
-
-    def _send_returns_due(self, now: float) -> None:
-        due = [jid for jid, (when, _) in self._resend.items() if when <= now]
-        for jid in due[:RETURNS_PER_TICK]:
-            entry = self._journal.find(jid)
-            if entry is None or entry.place is not Place.DONE:
-                del self._resend[jid]
-                continue
-            wait = self._resend[jid][1]
-            self._resend[jid] = (now + wait, min(wait * 2, RETURN_AGAIN_CEILING_SECONDS))
-            self._send(entry.body)
+        self._returns.answer(jid, fun, outcome, why)

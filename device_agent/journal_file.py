@@ -1,8 +1,8 @@
 """The journal of a real device: the same memory, kept on flash.
 
-A file is eight bytes of magic and then records: length and CRC-32 of the body (both u32, little endian), body
-(msgpack). A torn tail is what a crash leaves and is cut off. A bad record with good ones behind it is damage: the file
-is set aside, what reads is kept, and no job as old as the newest one known ever runs: its record may be the lost one.
+A file is eight bytes of magic and then records as frames (``framing``). A torn tail is what a crash leaves and is cut
+off. A bad record with good ones behind it is damage: the file is set aside, what reads is kept, and no job as old as
+the newest one known ever runs: its record may be the lost one.
 """
 
 from __future__ import annotations
@@ -11,18 +11,21 @@ import asyncio
 import contextlib
 import logging
 import os
-import struct
+import secrets
 import threading
-import zlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from device_agent.outbox import Entry, JournalUnavailable, Memory, Record
+from device_agent import returns
+from device_agent.durable import synced
+from device_agent.framing import framed, free_name, read_frames
+from device_agent.outbox import Entry, JournalUnavailable, Memory, Record, Restarting
 from device_agent.protocol import limits
-from device_agent.protocol.messages import Return, encode
+from device_agent.protocol.messages import encode
+from device_agent.sequence import RESERVED
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +36,6 @@ PENDING_BYTES = 1024 * 1024
 """Records that wait for a disk that does not take them."""
 
 MAGIC = b"OSJRNL1\n"
-_FRAME = struct.Struct("<II")
 _RECORD_BYTES = limits.MESSAGE_BYTES + 1024
 
 
@@ -75,13 +77,25 @@ class FileJournal:
                 where=str(self._path),
                 hint="the directory must exist and be writable for the agent's user",
             ) from error
+        if not self._memory.sequence.outbox:
+            self._memory.renew(secrets.token_bytes(limits.OUTBOX_BYTES))
+        await self.flush()
         interrupted = self._memory.interrupted()
         for jid, fun in interrupted:
-            lost = Return(
-                jid=jid, fun=fun, outcome="unknown", retcode=1, why="the agent stopped while it ran", executions=1
-            )
-            await self.done(jid, encode(lost))
+            lost = returns.interrupted(jid, fun, "the agent", self.place())
+            await self.done(jid, encode(lost), lost.sequence)
         return Opened(records, torn, aside, [jid for jid, _ in interrupted])
+
+    async def refuse_until(self, jid: str) -> None:
+        """No job up to this one runs any more, whether or not it is known; on disk when this returns.
+
+        Raises ``JournalUnavailable``.
+        """
+        self._memory.horizon = max(self._memory.horizon, jid)
+        try:
+            await self._write(_framed(Record("horizon", jid)))
+        except OSError as error:
+            raise JournalUnavailable(error.strerror or str(error), where=str(self._path)) from error
 
     async def close(self) -> None:
         """Write what waits and let the file go."""
@@ -105,6 +119,14 @@ class FileJournal:
         """By the kid of each signer, the highest number of its jobs that ever started here."""
         return self._memory.marks()
 
+    def oldest(self) -> tuple[bytes, int]:
+        """The outbox, and the lowest sequence of it that may still be sent."""
+        return self._memory.oldest()
+
+    def place(self) -> tuple[bytes, int]:
+        """The outbox and sequence of the next return; ``(b"", 0)`` when no sequence is reserved on flash."""
+        return self._memory.place()
+
     async def started(self, jid: str, fun: str, kid: bytes, seq: int) -> None:
         """Remember that a job starts, and its signer's number for it; both are on disk when this returns.
 
@@ -119,16 +141,31 @@ class FileJournal:
             self.write_failures += 1
             raise JournalUnavailable(f"{error.strerror or error}", where=str(self._path)) from error
 
-    async def done(self, jid: str, body: bytes) -> None:
+    def restarts(self) -> dict[str, Restarting]:
+        """By jid, what restarted the device and has not returned."""
+        return self._memory.restarts()
+
+    async def restarting(self, jid: str, restarting: Restarting) -> None:
+        """Remember that a job that has started restarts the device; it is on disk when this returns.
+
+        Raises ``JournalUnavailable``.
+        """
+        try:
+            await self._write(_framed(Record("started", jid, restarting.fun, msgspec.msgpack.encode(restarting))))
+        except OSError as error:
+            self.write_failures += 1
+            raise JournalUnavailable(f"{error.strerror or error}", where=str(self._path)) from error
+        self._memory.restart(jid, restarting)
+
+    async def done(self, jid: str, body: bytes, sequence: int = 0) -> None:
         """Remember what a job that ran returned. On disk when this returns, or kept in memory and tried again."""
-        self._memory.finish(jid, body)
-        self._pend(Record("done", jid, body=body))
+        self.answered(jid, body, sequence)
         await self.flush()
 
-    def answered(self, jid: str, body: bytes) -> None:
+    def answered(self, jid: str, body: bytes, sequence: int = 0) -> None:
         """Remember the answer to a job that will not run; written by the next ``flush``."""
-        self._memory.finish(jid, body)
-        self._pend(Record("done", jid, body=body))
+        self._memory.finish(jid, body, sequence)
+        self._pend(Record("done", jid, body=body, seq=sequence))
 
     def forgotten(self, jid: str) -> None:
         """Remember only that a job must not run; written by the next ``flush``."""
@@ -143,10 +180,10 @@ class FileJournal:
 
     async def flush(self) -> None:
         """Write what waits. A disk that is full is not an error here: it is counted and tried again next time."""
-        if not self._pending:
+        if not self._pending and not self._memory.sequence.scarce:
             return
         try:
-            await self._write(b"")
+            await self._write_reserving()
             if self._end - self._written_whole > COMPACT_BYTES:
                 await self._compact()
         except OSError as error:
@@ -173,6 +210,16 @@ class FileJournal:
                 self._pending = batch + self._pending
                 self._pending_bytes = sum(map(len, self._pending))
                 raise
+
+    async def _write_reserving(self) -> None:
+        """Write what waits, and with it a limit for sequences when they get scarce."""
+        sequence = self._memory.sequence
+        if not sequence.scarce:
+            await self._write(b"")
+            return
+        limit = sequence.next + RESERVED
+        await self._write(_framed(Record("outbox", "", body=sequence.outbox, seq=limit)))
+        sequence.reserved(limit)
 
     async def _compact(self) -> None:
         async with self._turn:
@@ -203,7 +250,7 @@ class FileJournal:
                 file.flush()
                 os.fsync(file.fileno())
             beside.replace(self._path)
-            _sync_directory(self._path.parent)
+            synced(self._path.parent)
             if self._descriptor >= 0:
                 os.close(self._descriptor)
             self._descriptor = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
@@ -212,13 +259,15 @@ class FileJournal:
     def _load(self) -> tuple[int, int, Path | None]:
         self._descriptor = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         content = self._path.read_bytes()
-        records, good_end, damaged = _read(content)
+        records, good_end, damaged = read_frames(content, MAGIC, _decoder, _RECORD_BYTES)
         for record in records:
             self._memory.apply(record)
         if damaged:
-            aside = _free_name(self._path)
+            aside = free_name(self._path)
             self._path.replace(aside)
             self._memory.horizon = self._memory.newest()
+            # The lost records may say which sequences were given.
+            self._memory.renew(secrets.token_bytes(limits.OUTBOX_BYTES))
             self._rewrite(MAGIC + b"".join(map(_framed, self._memory.records())))
             return len(records), 0, aside
         if good_end == 0:
@@ -245,58 +294,4 @@ _decoder: msgspec.msgpack.Decoder[Record] = msgspec.msgpack.Decoder(Record)
 
 
 def _framed(record: Record) -> bytes:
-    body = _encoder.encode(record)
-    return _FRAME.pack(len(body), zlib.crc32(body)) + body
-
-
-def _record_at(content: bytes, start: int) -> tuple[Record, int] | None:
-    if start + _FRAME.size > len(content):
-        return None
-    length, checksum = _FRAME.unpack_from(content, start)
-    end = start + _FRAME.size + length
-    if not 0 < length <= _RECORD_BYTES or end > len(content):
-        return None
-    body = content[start + _FRAME.size : end]
-    if zlib.crc32(body) != checksum:
-        return None
-    try:
-        return _decoder.decode(body), end
-    except msgspec.MsgspecError:
-        return None
-
-
-def _read(content: bytes) -> tuple[list[Record], int, bool]:
-    """All records that read; where the unbroken run of them from the start ends; whether good ones lie behind that."""
-    records: list[Record] = []
-    place = len(MAGIC) if content.startswith(MAGIC) else 0
-    damaged = place == 0 and len(content) > len(MAGIC)
-    good_end = place
-    broken = damaged
-    while place < len(content):
-        found = _record_at(content, place)
-        if found is None:
-            broken = True
-            place += 1
-            continue
-        record, place = found
-        records.append(record)
-        if broken:
-            damaged = True
-        else:
-            good_end = place
-    return records, good_end, damaged
-
-
-def _free_name(path: Path) -> Path:
-    number = 1
-    while (candidate := path.with_name(f"{path.name}.corrupt-{number}")).exists():
-        number += 1
-    return candidate
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    return framed(_encoder.encode(record))

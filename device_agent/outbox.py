@@ -5,14 +5,18 @@ It is why nothing runs twice: a job is written here before it starts, and one th
 
 from __future__ import annotations
 
+import contextlib
 import enum
+import secrets
 from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple, Protocol
 
+import msgspec
 from msgspec import Struct
 
 from device_agent.errors import OutstationError
 from device_agent.protocol import limits
+from device_agent.sequence import UNBOUNDED, Sequence
 
 MARKS_KEPT = 64
 """Signers whose highest job number is kept; no more are ever believed."""
@@ -51,6 +55,14 @@ _STARTED = Entry(Place.STARTED)
 _FORGOTTEN = Entry(Place.FORGOTTEN)
 
 
+class Restarting(Struct, array_like=True, frozen=True):
+    """A restart of the device that is not over: the boot id before it, and how many seconds it may take."""
+
+    fun: str
+    boot_id: str
+    within: float
+
+
 class Journal(Protocol):
     """What a device needs from its memory of jobs. Questions are answered at once; writing may wait for flash."""
 
@@ -63,6 +75,21 @@ class Journal(Protocol):
     def marks(self) -> dict[bytes, int]:
         """By the kid of each signer, the highest number of its jobs that ever started here."""
 
+    def oldest(self) -> tuple[bytes, int]:
+        """The outbox, and the lowest sequence of it that may still be sent."""
+
+    def place(self) -> tuple[bytes, int]:
+        """The outbox and sequence of the next return; ``(b"", 0)`` when none can be given for certain only once."""
+
+    def restarts(self) -> dict[str, Restarting]:
+        """By jid, what restarted the device and has not returned."""
+
+    async def restarting(self, jid: str, restarting: Restarting) -> None:
+        """Remember that a job that has started restarts the device; it is on disk when this returns.
+
+        Raises ``JournalUnavailable``.
+        """
+
     @property
     def full(self) -> bool:
         """Too many returns wait for confirmation to take another job."""
@@ -73,10 +100,10 @@ class Journal(Protocol):
         Raises ``JournalUnavailable``.
         """
 
-    async def done(self, jid: str, body: bytes) -> None:
+    async def done(self, jid: str, body: bytes, sequence: int = 0) -> None:
         """Remember what a job that ran returned. On disk when this returns, or kept in memory and tried again."""
 
-    def answered(self, jid: str, body: bytes) -> None:
+    def answered(self, jid: str, body: bytes, sequence: int = 0) -> None:
         """Remember the answer to a job that will not run (cancelled, refused, expired); written soon."""
 
     def forgotten(self, jid: str) -> None:
@@ -89,15 +116,22 @@ class Journal(Protocol):
 class Record(Struct, array_like=True, frozen=True):
     """One line of the file. ``horizon`` has the newest jid of all that are refused by age.
 
-    ``mark`` says no more than a signer's highest number, which ``started`` says beside its job.
+    ``mark`` says no more than a signer's highest number, which ``started`` says beside its job. ``done`` has the
+    sequence of its return, ``outbox`` the outbox and the lowest sequence that is not reserved. A second ``started``
+    with a ``Restarting`` as its body says that the job restarts the device; a release that knows none reads the first.
     """
 
-    kind: Literal["started", "done", "confirmed", "forgotten", "horizon", "mark"]
+    kind: Literal["started", "done", "confirmed", "forgotten", "horizon", "mark", "outbox"]
     jid: str
     fun: str = ""
     body: bytes = b""
     kid: bytes = b""
     seq: int = 0
+
+
+class _Open(NamedTuple):
+    body: bytes
+    sequence: int
 
 
 class Memory:
@@ -111,26 +145,31 @@ class Memory:
         "_marks",
         "_open",
         "_open_bytes",
+        "_restarts",
         "_results",
         "_started",
         "horizon",
+        "sequence",
     )
 
     def __init__(self, results: int = limits.JOURNAL_RESULTS, jids: int = JIDS_REMEMBERED) -> None:
         self._results = results
         self._jids = jids
         self._started: dict[str, str] = {}
-        self._open: dict[str, bytes] = {}
+        self._restarts: dict[str, Restarting] = {}
+        self._open: dict[str, _Open] = {}
         self._open_bytes = 0
         self._kept: dict[str, bytes] = {}
         self._kept_bytes = 0
         self._forgotten: set[str] = set()
         self._marks: dict[bytes, int] = {}
         self.horizon = ""
+        self.sequence = Sequence()
 
     def find(self, jid: str) -> Entry | None:
         """What is known of a job; None when it is new and may run."""
-        body = self._open.get(jid) or self._kept.get(jid)
+        waiting = self._open.get(jid)
+        body = waiting.body if waiting is not None else self._kept.get(jid)
         if body is not None:
             return Entry(Place.DONE, body)
         if jid in self._started:
@@ -147,6 +186,21 @@ class Memory:
         """By the kid of each signer, the highest number of its jobs that ever started here."""
         return dict(self._marks)
 
+    def oldest(self) -> tuple[bytes, int]:
+        """The outbox, and the lowest sequence of it that may still be sent."""
+        # Not the first of them: what was begun first need not have been answered first.
+        waiting = (entry.sequence for entry in self._open.values() if entry.sequence)
+        return self.sequence.outbox, min(waiting, default=self.sequence.next)
+
+    def place(self) -> tuple[bytes, int]:
+        """The outbox and sequence of the next return; ``(b"", 0)`` when none can be given for certain only once."""
+        return self.sequence.take()
+
+    def renew(self, outbox: bytes) -> None:
+        """Begin another outbox. What waits keeps its place in the one before."""
+        self.sequence.start(outbox)
+        self._open = {jid: _Open(entry.body, 0) for jid, entry in self._open.items()}
+
     def mark(self, kid: bytes, seq: int) -> None:
         """A signer's job with this number starts; a mark never sinks, not even when the start fails."""
         if kid and (kid in self._marks or len(self._marks) < MARKS_KEPT):
@@ -162,27 +216,38 @@ class Memory:
         if jid not in self._open and jid not in self._kept and jid not in self._forgotten:
             self._started[jid] = fun
 
+    def restart(self, jid: str, restarting: Restarting) -> None:
+        """A job that has started restarts the device."""
+        if jid in self._started:
+            self._restarts[jid] = restarting
+
+    def restarts(self) -> dict[str, Restarting]:
+        """By jid, what restarted the device and has not returned."""
+        return dict(self._restarts)
+
     def unstart(self, jid: str) -> None:
         """It did not start after all."""
         self._started.pop(jid, None)
 
     def interrupted(self) -> list[tuple[str, str]]:
-        """Jobs that started and have no return, with their functions."""
-        return list(self._started.items())
+        """Jobs that started, have no return, and did not mean to restart the device; with their functions."""
+        return [(jid, fun) for jid, fun in self._started.items() if jid not in self._restarts]
 
-    def finish(self, jid: str, body: bytes) -> None:
+    def finish(self, jid: str, body: bytes, sequence: int = 0) -> None:
         """A job has its return; the first one stays."""
         self._started.pop(jid, None)
+        self._restarts.pop(jid, None)
         if jid in self._open or jid in self._kept or jid in self._forgotten:
             return
-        self._open[jid] = body
+        self._open[jid] = _Open(body, sequence)
         self._open_bytes += len(body)
 
     def confirm(self, jid: str) -> bool:
         """The station has this return; False when none was waiting."""
-        body = self._open.pop(jid, None)
-        if body is None:
+        waiting = self._open.pop(jid, None)
+        if waiting is None:
             return False
+        body = waiting.body
         self._open_bytes -= len(body)
         self._kept[jid] = body
         self._kept_bytes += len(body)
@@ -212,8 +277,11 @@ class Memory:
             case "started":
                 self.mark(record.kid, record.seq)
                 self.start(record.jid, record.fun)
+                if record.body:
+                    with contextlib.suppress(msgspec.MsgspecError):
+                        self.restart(record.jid, msgspec.msgpack.decode(record.body, type=Restarting))
             case "done":
-                self.finish(record.jid, record.body)
+                self.finish(record.jid, record.body, record.seq)
             case "confirmed":
                 self.confirm(record.jid)
             case "forgotten":
@@ -222,9 +290,13 @@ class Memory:
                 self.horizon = max(self.horizon, record.jid)
             case "mark":
                 self.mark(record.kid, record.seq)
+            case "outbox":
+                self.sequence.restored(record.body, record.seq)
 
     def records(self) -> Iterator[Record]:
         """The shortest file with this state."""
+        if self.sequence.outbox:
+            yield Record("outbox", "", body=self.sequence.outbox, seq=self.sequence.limit)
         for kid, seq in self._marks.items():
             yield Record("mark", "", kid=kid, seq=seq)
         if self.horizon:
@@ -234,10 +306,12 @@ class Memory:
         for jid, body in self._kept.items():
             yield Record("done", jid, body=body)
             yield Record("confirmed", jid)
-        for jid, body in self._open.items():
-            yield Record("done", jid, body=body)
+        for jid, waiting in self._open.items():
+            yield Record("done", jid, body=waiting.body, seq=waiting.sequence)
         for jid, fun in self._started.items():
             yield Record("started", jid, fun)
+        for jid, restarting in self._restarts.items():
+            yield Record("started", jid, restarting.fun, msgspec.msgpack.encode(restarting))
 
 
 class MemoryJournal(Memory):
@@ -245,18 +319,27 @@ class MemoryJournal(Memory):
 
     __slots__ = ()
 
+    def __init__(self, results: int = limits.JOURNAL_RESULTS, jids: int = JIDS_REMEMBERED) -> None:
+        super().__init__(results, jids)
+        self.sequence.start(secrets.token_bytes(limits.OUTBOX_BYTES))
+        self.sequence.reserved(UNBOUNDED)
+
     async def started(self, jid: str, fun: str, kid: bytes, seq: int) -> None:
         """Remember that a job starts, and its signer's number for it."""
         self.mark(kid, seq)
         self.start(jid, fun)
 
-    async def done(self, jid: str, body: bytes) -> None:
-        """Remember what a job that ran returned."""
-        self.finish(jid, body)
+    async def restarting(self, jid: str, restarting: Restarting) -> None:
+        """Remember that a job restarts the device."""
+        self.restart(jid, restarting)
 
-    def answered(self, jid: str, body: bytes) -> None:
+    async def done(self, jid: str, body: bytes, sequence: int = 0) -> None:
+        """Remember what a job that ran returned."""
+        self.finish(jid, body, sequence)
+
+    def answered(self, jid: str, body: bytes, sequence: int = 0) -> None:
         """Remember the answer to a job that will not run."""
-        self.finish(jid, body)
+        self.finish(jid, body, sequence)
 
     def forgotten(self, jid: str) -> None:
         """Remember only that a job must not run."""

@@ -29,7 +29,8 @@ class Part:
     drain_seconds: ClassVar[float] = 5.0
 
     _group: asyncio.TaskGroup
-    _tasks: list[asyncio.Task[None]]
+    _tasks: dict[asyncio.Task[None], None]
+    """In the order in which they were started: the loops of a part are few, what a downlink runs at once is not."""
 
     async def open(self) -> None:
         """Acquire; return when ready."""
@@ -43,16 +44,15 @@ class Part:
     def spawn(self, loop: Coroutine[Any, Any, None], task_name: str) -> asyncio.Task[None]:
         """Run a coroutine in this part's TaskGroup until the part is left; its name reads ``part/task_name``."""
         task = self._group.create_task(loop, name=f"{self.name}/{task_name}")
-        self._tasks.append(task)
+        self._tasks[task] = None
         task.add_done_callback(self._forget)
         return task
 
     def _forget(self, task: asyncio.Task[None]) -> None:
-        if task in self._tasks:
-            self._tasks.remove(task)
+        self._tasks.pop(task, None)
 
     async def __aenter__(self) -> Self:
-        self._tasks = []
+        self._tasks = {}
         self._group = asyncio.TaskGroup()
         await self._group.__aenter__()
         try:

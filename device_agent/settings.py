@@ -21,7 +21,7 @@ from device_agent.errors import ConfigInvalid
 from device_agent.settings_file import Items, Place, Scalar, Section, Tree, read_file, shown
 from device_agent.settings_words import Setting, describe, example_words, schema, table_type, type_words, unwrapped
 
-__all__ = ["Setting", "describe", "load"]
+__all__ = ["Setting", "describe", "load", "places"]
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -36,15 +36,56 @@ def load(table: type[T], path: Path) -> T:
 
     Raises ``ConfigInvalid`` with file:line, what was found and what is allowed.
     """
-    tree = read_file(path)
-    for piece in _pieces(path.with_name(f"{path.stem}.d")):
-        tree = _overlaid(tree, read_file(piece))
+    tree = _tree(path)
     checked = _Checking(table).section(table_type(table), tree, "")
     try:
         return msgspec.convert(checked, table)
     except msgspec.ValidationError as error:
         # Every type was checked above with its line; what is left is what a section says of its fields together.
         raise ConfigInvalid(str(error), where=str(_place_of(tree, str(error)))) from None
+
+
+def places(path: Path, section: str) -> dict[str, Place]:
+    """Where each key of a section stands, for what is found wrong with it later."""
+    found = _tree(path).entries.get(section)
+    return found.places if isinstance(found, Section) else {}
+
+
+def _tree(path: Path) -> Section:
+    tree = _unfolded(read_file(path))
+    for piece in _pieces(path.with_name(f"{path.stem}.d")):
+        tree = _overlaid(tree, _unfolded(read_file(piece)))
+    return tree
+
+
+def _unfolded(tree: Section) -> Section:
+    """With a key such as ``smtp.from`` at the top, as Salt has them, as ``from`` in the section ``smtp``."""
+    if not any("." in key for key in tree.entries):
+        return tree
+    whole = Section(tree.place, {}, {})
+    for key, value in tree.entries.items():
+        place = tree.places[key]
+        *outer, inner = key.split(".")
+        piece = Section(place, {inner: value}, {inner: place})
+        for word in reversed(outer):
+            piece = Section(place, {word: piece}, {word: place})
+        _refuse_twice(whole, piece)
+        whole = _overlaid(whole, piece)
+    return whole
+
+
+def _refuse_twice(whole: Section, piece: Section, path: str = "") -> None:
+    """Raises ``ConfigInvalid`` when a section and a key with a dot both say it."""
+    for word in whole.entries.keys() & piece.entries.keys():
+        known, more = whole.entries[word], piece.entries[word]
+        if not (isinstance(known, Section) and isinstance(more, Section)):
+            raise ConfigInvalid(
+                f"{path}{word} is there twice",
+                where=str(piece.places[word]),
+                found=f"first at {whole.places[word]}",
+                allowed="each setting once, with a dot or in its section",
+            )
+        _refuse_twice(known, more, f"{path}{word}.")
 
 
 def _pieces(folder: Path) -> list[Path]:
@@ -74,10 +115,14 @@ def _place_of(tree: Section, message: str) -> Place:
     """Where the path stands that msgspec put behind its message, as far as it can be followed."""
     place: Place = tree.place
     node: Tree = tree
-    for step in re.findall(r"\.([^.\[`]+)", message.rpartition("`$")[2]):
-        if not isinstance(node, Section) or step not in node.entries:
+    for step, number in re.findall(r"\.([^.\[`]+)|\[(\d+)\]", message.rpartition("`$")[2]):
+        if isinstance(node, Items) and number:
+            node = node.items[int(number)]
+            place = node.place
+        elif isinstance(node, Section) and step in node.entries:
+            place, node = node.places[step], node.entries[step]
+        else:
             break
-        place, node = node.places[step], node.entries[step]
     return place
 
 
@@ -270,6 +315,8 @@ def _hint(inner: inspect.Type, tree: Tree, name: str) -> str | None:
             return f"did you mean {near[0]!r}?" if near else None
         case inspect.IntType() | inspect.FloatType() if tree.kind == "int" and not _whole.fullmatch(tree.text):
             return "write it as a decimal number: YAML reads a leading 0 as octal and colons as base 60"
+        case inspect.IntType() if _number.fullmatch(tree.text) and not _whole.fullmatch(tree.text):
+            return "write it with all its digits, and without a point, an exponent or quotes"
         case inspect.IntType() | inspect.FloatType() if tree.kind == "str" and _number.fullmatch(tree.text):
             return f"write the number without quotes: {name}: {text}"
         case _:

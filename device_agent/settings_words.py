@@ -135,9 +135,9 @@ def _bounded(words: str, least: int | None, most: int | None, unit: str) -> str:
 
 def _range_words(number: inspect.IntType | inspect.FloatType) -> str:
     if number.ge is not None and number.le is not None:
-        return f" from {number.ge:g} to {number.le:g}"
+        return f" from {_full(number.ge)} to {_full(number.le)}"
     words = [
-        f" {comparison} {bound:g}"
+        f" {comparison} {_full(bound)}"
         for comparison, bound in (
             ("at least", number.ge),
             ("over", number.gt),
@@ -148,3 +148,8 @@ def _range_words(number: inspect.IntType | inspect.FloatType) -> str:
         if bound is not None
     ]
     return ",".join(words)
+
+
+def _full(bound: float) -> str:
+    """With every digit, as it can be typed: YAML takes ``1e+10`` for a text."""
+    return str(int(bound)) if bound == int(bound) else f"{bound:g}"

@@ -7,12 +7,16 @@ whoever carries bytes could otherwise make a device refuse what it was never ask
 
 from __future__ import annotations
 
-from device_agent.beliefs import Beliefs
+from typing import Any, NamedTuple, Protocol
+
 from device_agent.errors import Refused
 from device_agent.heard import Delivery
 from device_agent.protocol.messages import Job
 from device_agent.trust.chain import Issuer
+from device_agent.trust.keys import KemKey
 from device_agent.trust.policy import check_function, check_reach
+from device_agent.trust.reach import SHELL_ROLE, Custom, Reach, needs_shell, no_custom
+from device_agent.trust.replay import Replay
 from device_agent.trust.signed_job import (
     ALL,
     JOB_SKEW,
@@ -24,8 +28,61 @@ from device_agent.trust.signed_job import (
     read_job,
 )
 
-SHELL_MODULE = "cmd."
-SHELL_ROLE = "root-shell"
+
+class Times(Protocol):
+    """What time it is for whoever takes a job (``trust.floor.Floor``)."""
+
+    @property
+    def has_time(self) -> bool:
+        """Whether it is known what time it is."""
+
+    def master_signed(self, issued: int, monotonic: float | None = None) -> None:
+        """Something that a master signed, and that was verified, was issued then."""
+
+
+class GroupKeys(Protocol):
+    """The keys of the site's group (``trust.epochs.GroupKeys``)."""
+
+    def key(self, epoch: int, now: float, /) -> bytes:
+        """The key of an epoch that counts now. Raises ``Refused`` (``unknown_epoch``, ``stale_epoch``)."""
+
+
+class Addressee(Protocol):
+    """Whom a job is for (``identity.Identity``)."""
+
+    @property
+    def site(self) -> str: ...
+
+    @property
+    def did(self) -> str: ...
+
+    @property
+    def kem(self) -> KemKey: ...
+
+    @property
+    def floor(self) -> Times: ...
+
+    @property
+    def groups(self) -> GroupKeys: ...
+
+
+class Judgement(Protocol):
+    """Whom the addressee believes (``beliefs.Beliefs``)."""
+
+    @property
+    def identity(self) -> Addressee: ...
+
+    @property
+    def replay(self) -> Replay: ...
+
+    def now(self) -> float:
+        """The time by which everything is judged."""
+
+    def issuer(self, kid: bytes, role: str) -> Issuer:
+        """Who may sign this now. Raises ``Refused``."""
+
+    def custom_reach(self, fun: str) -> Reach | None:
+        """The class of a function that the site brought; None for one that it did not."""
 
 
 class SignedDelivery(Delivery):
@@ -33,7 +90,9 @@ class SignedDelivery(Delivery):
 
     __slots__ = ("_beliefs", "_issuer", "_monotonic", "_remaining", "_sealed")
 
-    def __init__(self, sealed: SealedJob, issuer: Issuer, remaining: float, beliefs: Beliefs, monotonic: float) -> None:
+    def __init__(
+        self, sealed: SealedJob, issuer: Issuer, remaining: float, beliefs: Judgement, monotonic: float
+    ) -> None:
         header = sealed.header
         super().__init__(header.jid, header.tgt, header.tgt_type, sealed.kid, header.seq)
         self._sealed = sealed
@@ -78,24 +137,49 @@ class SignedDelivery(Delivery):
 
     def _check_grant(self, order: Order) -> None:
         header, policy = self._sealed.header, self._issuer.policy
-        granting = self._issuer.roles if policy is None else self._issuer.certifier
-        if order.fun.startswith(SHELL_MODULE) and SHELL_ROLE not in granting:
-            # A master without the role cannot lend it to a site that it certifies either.
-            raise Refused("not_granted", f"{order.fun} needs a master with the role {SHELL_ROLE}")
+        check_call(self._issuer, order.fun, order.arg, order.kwarg, order.origin, self._beliefs.custom_reach)
         if policy is not None:
-            check_function(policy, order.fun, order.arg, order.kwarg, origin=order.origin)
             group = ALL if header.sub == ALL else ""
             check_reach(policy, group=group, seconds=header.expires - header.issued)
 
 
-def vouched(body: bytes, remaining: float, beliefs: Beliefs, monotonic: float) -> SignedDelivery:
-    """A job that somebody who may order jobs signed for this site and this device. Raises ``Refused``."""
-    identity = beliefs.identity
+def check_call(
+    issuer: Issuer, fun: str, arg: list[Any], kwarg: dict[str, Any], origin: str = "", custom: Custom = no_custom
+) -> None:
+    """Whether an issuer may order a call. Raises ``Refused`` (``not_granted``)."""
+    policy = issuer.policy
+    granting = issuer.roles if policy is None else issuer.certifier
+    if needs_shell(fun, (arg, kwarg), custom) and SHELL_ROLE not in granting:
+        # A master without the role cannot lend it to a site that it certifies either.
+        raise Refused("not_granted", f"{fun} needs a master with the role {SHELL_ROLE}")
+    if policy is not None:
+        check_function(policy, fun, arg, kwarg, origin=origin, custom=custom)
+
+
+class Proven(NamedTuple):
+    """A job whose signer may order jobs and has signed it. For whom it is was not asked yet."""
+
+    sealed: SealedJob
+    issuer: Issuer
+
+
+def proven(body: bytes, beliefs: Judgement) -> Proven:
+    """A job that somebody who may order jobs signed. Raises ``Refused``."""
     job = read_job(body)
     issuer = beliefs.issuer(job.kid, "job")
-    if issuer.kind == "site" and not identity.floor.has_time:
+    if issuer.kind == "site" and not beliefs.identity.floor.has_time:
         raise Refused("no_time", "the site has not said yet what time it is")
-    sealed = job.verified(issuer.public)
+    return Proven(job.verified(issuer.public), issuer)
+
+
+def vouched(body: bytes, remaining: float, beliefs: Judgement, monotonic: float) -> SignedDelivery:
+    """A job that somebody who may order jobs signed for this site and this device. Raises ``Refused``."""
+    return addressed(proven(body, beliefs), remaining, beliefs, monotonic)
+
+
+def addressed(job: Proven, remaining: float, beliefs: Judgement, monotonic: float) -> SignedDelivery:
+    """A proven job, if it is for this site and this device. Raises ``Refused``."""
+    identity, (sealed, issuer) = beliefs.identity, job
     header = sealed.header
     if header.site != identity.site:
         raise Refused("wrong_site", header.site)

@@ -15,6 +15,7 @@ import os
 import random
 import resource
 import signal
+import tempfile
 from collections.abc import Coroutine
 from itertools import count
 from pathlib import Path
@@ -52,6 +53,7 @@ class SwarmSettings(Struct, frozen=True, kw_only=True):
     keepalive_seconds: int = 60
     connecting: Annotated[int, Meta(ge=1, le=1000)] = 64
     report: str | None = None
+    cache_dir: str | None = None
 
 
 class Swarm(Part):
@@ -67,6 +69,7 @@ class Swarm(Part):
         self.stopping = False
         self.invited = invited_by_token(parse_token(settings.token))
         self.keepalive_seconds = settings.keepalive_seconds
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
         self.members: list[Member] = []
         self._settings = settings
         self._waiting: asyncio.Queue[Member] = asyncio.Queue(maxsize=settings.devices)
@@ -110,6 +113,19 @@ class Swarm(Part):
     async def ready(self) -> None:
         """Wait until every device has joined, and has been connected and welcomed at once."""
         await self._ready.wait()
+
+    async def close(self) -> None:
+        """Remove what its devices keep, where nobody said a place for it."""
+        if self._folder is not None:
+            await asyncio.to_thread(self._folder.cleanup)
+
+    def cache_of(self, device: str) -> str:
+        """Where a device keeps files."""
+        if self._settings.cache_dir is not None:
+            return f"{self._settings.cache_dir}/{device}"
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="outstation-swarm-")
+        return f"{self._folder.name}/{device}"
 
     def spawn_execution(self, execution: Coroutine[Any, Any, None]) -> None:
         """Run a job of a device in this part's group; ten thousand may run at once."""

@@ -17,11 +17,12 @@ from device_agent.counters import Counters
 from device_agent.device import Device
 from device_agent.errors import Refused
 from device_agent.guard import Guard
-from device_agent.host import LocalHost
 from device_agent.identity import Identity, new_identity
 from device_agent.joining import JOIN_USER, LOGIN_REFUSED_SECONDS, Invitation, Joining
 from device_agent.lean_mqtt import CLOSED_HERE, LOGIN_REFUSED, LeanConnection, encode_connect
+from device_agent.local_host import LocalHost
 from device_agent.outbox import MemoryJournal
+from device_agent.own import NO_GRAINS_FILE, Own
 from device_agent.protocol import limits
 from device_agent.protocol.messages import Grains
 
@@ -46,6 +47,9 @@ class Owner(Protocol):
 
     def spawn_execution(self, execution: Coroutine[Any, Any, None]) -> None:
         """Run a job."""
+
+    def cache_of(self, device: str) -> str:
+        """Where a device keeps files."""
 
     def note_left(self) -> None:
         """A connection ended because the swarm stops."""
@@ -233,12 +237,13 @@ class Member:
         self.device = Device(
             guard,
             grains,
-            host=LocalHost(grains),
+            host=LocalHost(grains, NO_GRAINS_FILE),
             journal=journal,
             spawn=owner.spawn_execution,
             clock=owner.clock,
             counters=owner.counters,
             randomness=owner.randomness,
+            own=Own(grains_file=NO_GRAINS_FILE, cache_dir=owner.cache_of(self.identity.name)),
         )
 
     def _lost(self, reason: str) -> None:

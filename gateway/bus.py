@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from device_agent.clock import Clock
 from device_agent.protocol import tags
@@ -37,11 +38,34 @@ class Subscriber:
     pattern: str
     queue: asyncio.Queue[Event] = field(default_factory=lambda: asyncio.Queue(maxsize=SUBSCRIBER_EVENTS))
     missed: int = 0
+    queues: Callable[[Event], bool] | None = None
+    """Which of those that match are put into the queue; None: all."""
+
+    heard: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set by each event that matches, also one for which there is no room."""
+
+
+def _event(tag: str, data: bytes, stamp: float, site: str) -> Event:
+    return Event(tag=tag, data=decode_stored(data), stamp=stamp, site=site)
 
 
 def _is_not() -> bool:
     """Where nobody looks after the disk."""
     return False
+
+
+class KeptPage(NamedTuple):
+    """Kept events with their numbers, which rise in the order of the commits."""
+
+    events: list[tuple[int, Event]]
+    last: int
+    """How far was looked; where the next page begins."""
+
+    gone: int
+    """How many before them, of whatever tag, are no longer kept."""
+
+    more: bool
+    """Whether there may be more of them already."""
 
 
 class Bus:
@@ -74,6 +98,11 @@ class Bus:
         return self._site
 
     @property
+    def epoch(self) -> str:
+        """The name of the store: the numbers of kept events mean nothing in another."""
+        return self._spool.epoch
+
+    @property
     def listened(self) -> bool:
         """Whether anybody subscribes at all: building events for nobody is work for nothing."""
         return bool(self._subscribers)
@@ -100,13 +129,19 @@ class Bus:
                 reason = "disk_full" if self._is_scarce() else "store_failed"
                 self._unkept.update((CLASS_OF[row.stream], reason) for row in self._spool.encoded(events))
 
-    async def accept(self, events: Sequence[Event], beside: Sequence[Statement] = (), *, upward: bool = True) -> None:
-        """The same for events whose sender is told: ``beside`` is in the commit. Raises ``StoreFailed``."""
+    async def accept(
+        self, events: Sequence[Event], beside: Sequence[Statement] = (), *, upward: bool | Sequence[Event] = True
+    ) -> None:
+        """The same for events whose sender is told: ``beside`` is in the commit. Raises ``StoreFailed``.
+
+        ``upward`` may be those of them that go up; a full disk takes the others of these no more either.
+        """
         if not events:
             return
-        if upward and self._is_scarce():
+        rising = upward if not isinstance(upward, bool) else events if upward else ()
+        if upward is not False and self._is_scarce():
             raise StoreFailed("the disk is full", found="no room for events", hint="outstation check")
-        await self._commit([*self.keeping(events), *(self._spool.adding(events) if upward else []), *beside])
+        await self._commit([*self.keeping(events), *self._spool.adding(rising), *beside])
         self._spool.added()
         self.publish(events)
         await self.kept(len(events))
@@ -142,6 +177,9 @@ class Bus:
         for subscriber in self._subscribers:
             for event in events:
                 if tags.matches(subscriber.pattern, event.tag):
+                    subscriber.heard.set()
+                    if subscriber.queues is not None and not subscriber.queues(event):
+                        continue
                     try:
                         subscriber.queue.put_nowait(event)
                     except asyncio.QueueFull:
@@ -149,9 +187,9 @@ class Bus:
                         self._metrics.add("events_missed_slow_subscriber")
 
     @contextmanager
-    def subscribe(self, pattern: str) -> Iterator[Subscriber]:
+    def subscribe(self, pattern: str, queues: Callable[[Event], bool] | None = None) -> Iterator[Subscriber]:
         """Listen to tags that match, until the context is left."""
-        subscriber = Subscriber(pattern)
+        subscriber = Subscriber(pattern, queues=queues)
         self._subscribers.append(subscriber)
         try:
             yield subscriber
@@ -160,20 +198,42 @@ class Bus:
 
     async def history(self, pattern: str, count: int) -> list[Event]:
         """The newest kept events that match, oldest first."""
-        found: list[Event] = []
+        return [event for _, event in await self.numbered_history(pattern, count)]
+
+    async def numbered_history(self, pattern: str, count: int) -> list[tuple[int, Event]]:
+        """The same, each with its number."""
+        found: list[tuple[int, Event]] = []
         before = NEWEST
         while len(found) < count:
             rows = await self._reader.rows(
                 "SELECT id, tag, data, stamp, site FROM events WHERE id < ? ORDER BY id DESC LIMIT ?",
                 (before, HISTORY_PAGE),
             )
-            for row, tag, data, stamp, site in rows:
+            for row, *kept in rows:
                 before = row
-                if tags.matches(pattern, tag) and len(found) < count:
-                    found.append(Event(tag=tag, data=decode_stored(data), stamp=stamp, site=site))
+                if tags.matches(pattern, kept[0]) and len(found) < count:
+                    found.append((row, _event(*kept)))
             if len(rows) < HISTORY_PAGE:
                 break
         return found[::-1]
+
+    async def newest(self) -> int:
+        """The number of the newest kept event; 0 when none ever was."""
+        rows = await self._reader.rows("SELECT coalesce(max(id), 0) FROM events")
+        number: int = rows[0][0]
+        return number
+
+    async def kept_after(self, number: int, pattern: str) -> KeptPage:
+        """A page of the kept events after this number that match."""
+        rows = await self._reader.rows(
+            "SELECT id, tag, data, stamp, site FROM events WHERE id > ? ORDER BY id LIMIT ?", (number, HISTORY_PAGE)
+        )
+        return KeptPage(
+            events=[(row, _event(*kept)) for row, *kept in rows if tags.matches(pattern, kept[0])],
+            last=rows[-1][0] if rows else number,
+            gone=rows[0][0] - number - 1 if rows else 0,
+            more=len(rows) == HISTORY_PAGE,
+        )
 
     async def prune(self) -> None:
         """Let go of all but the newest kept events; they were history, whoever needed them has had them."""

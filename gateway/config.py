@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 
+from device_agent.errors import Refused
+from device_agent.protocol import limits
 from device_agent.protocol.messages import SiteId
+from device_agent.protocol.mine import ENTRIES, calls
+from gateway.calls.settings import CallSettings
+from gateway.devices.pillar_settings import PillarSettings, Roots
+from gateway.files.settings import FileRoots, FilesSettings, Pattern, check_patterns
+from gateway.mine.settings import MineSettings
+from gateway.outlet_settings import OutletSettings
+from gateway.own.settings import OwnSettings
+from gateway.reactor import settings as reactor_settings
+from gateway.reactor.settings import ReactionSettings
+from gateway.reactor.throttle import Throttle
+from gateway.render_settings import RenderSettings
+from gateway.schedule.settings import Entries, TimeZone
+from gateway.schedule.settings import check as check_schedule
 from gateway.spool.streams import STATE, TELEMETRY, URGENT
 from upstream.curve import is_key
 
 Z85_KEY_PATTERN = r"^[0-9a-zA-Z.\-:+=^!/*?&<>()\[\]{}@%$#]{40}$(?!\n)"
 HIGHEST_PORT = 65535
 LISTEN_PATTERN = r"^[^\s/]+:[0-9]{1,5}$(?!\n)"
+NODEGROUP_PATTERN = r"^[^\s,]{1,128}$(?!\n)"
 TCP_PATTERN = r"^tcp://[^\s/]+:[0-9*]{1,5}$(?!\n)"
 
 
@@ -113,6 +129,59 @@ class BrokerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return self.enroll_port if self.enroll_port is not None else self.port + 1
 
 
+class SshSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Devices without an agent, which this gateway reaches over SSH."""
+
+    connect_seconds: Annotated[
+        float, Meta(ge=1, le=120, description="most that connecting may take, and most that logging in may take")
+    ] = 10.0
+    idle_seconds: Annotated[
+        float, Meta(ge=1, le=86_400, description="a connection that nobody used for so long is closed")
+    ] = 300.0
+    connections: Annotated[
+        int,
+        Meta(ge=1, le=20_000, description="most connections that are open at once; the one used longest ago gives way"),
+    ] = 1000
+    width: Annotated[
+        int, Meta(ge=1, le=1000, description="most logins at once; how many there are follows what the site bears")
+    ] = 64
+    keepalive_seconds: Annotated[
+        float,
+        Meta(
+            ge=1, le=3600, description="how often a device is asked whether it is there while it works; three in vain"
+        ),
+    ] = 15.0
+    facts_seconds: Annotated[
+        float, Meta(ge=1, le=3600, description="most that a device may take to tell its grains")
+    ] = 30.0
+    agent_socket: Annotated[
+        str | None,
+        Meta(
+            description="socket of the SSH agent for devices with login agent; default: SSH_AUTH_SOCK of the gateway",
+            examples=["/run/outstation/ssh-agent.sock"],
+        ),
+    ] = None
+    mine_functions: Annotated[
+        dict[Annotated[str, Meta(min_length=1, max_length=128)], Any],
+        Meta(
+            max_length=ENTRIES,
+            description="what each SSH device keeps in the mine, in Salt's shapes; docs/mine.md",
+            examples=[{"network.ip_addrs": []}],
+        ),
+    ] = {}
+    mine_interval: Annotated[
+        float,
+        Meta(ge=0, le=10_080.0, description="minutes between two refreshes of the mine; 0: at the start alone"),
+    ] = 60.0
+
+    def __post_init__(self) -> None:
+        """What is in the mine can be called."""
+        try:
+            calls(self.mine_functions)
+        except Refused as refusal:
+            raise ValueError(f"mine_functions: {refusal.detail}") from None
+
+
 class JobsSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Jobs kept on this station."""
 
@@ -149,6 +218,27 @@ class AuditSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     ] = 400.0
 
 
+class EventsSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Events for other processes of this machine."""
+
+    publish: Annotated[
+        bool, Meta(description="publish events on a ZeroMQ socket, for all who may open its file; docs/events.md")
+    ] = True
+    socket: Annotated[
+        str | None,
+        Meta(
+            description="that socket; default: beside the API's, ROLE-events.sock beside ROLE.sock",
+            examples=["/run/outstation/gateway-events.sock"],
+        ),
+    ] = None
+    queue: Annotated[
+        int, Meta(ge=10, le=1_000_000, description="most events that wait for a reader of it; then it misses some")
+    ] = 10_000
+    syndic_tags: Annotated[
+        bool, Meta(description="keep what comes up from a site a second time under syndic/SITE/TAG, as behind a syndic")
+    ] = False
+
+
 Globs = Annotated[list[Annotated[str, Meta(min_length=1, max_length=256)]], Meta(max_length=256)]
 
 
@@ -178,7 +268,7 @@ class SpoolSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     ] = field(default_factory=lambda: list(TELEMETRY))
 
 
-class StationSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class StationSettings(OutletSettings, Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything a station can be told."""
 
     name: Annotated[
@@ -223,7 +313,19 @@ class StationSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     uplink: UplinkSettings = UplinkSettings()
     sites: SitesSettings | None = None
     broker: BrokerSettings | None = None
+    ssh: SshSettings = SshSettings()
     jobs: JobsSettings = JobsSettings()
+    nodegroups: Annotated[
+        dict[
+            Annotated[str, Meta(pattern=NODEGROUP_PATTERN)],
+            Annotated[str, Meta(min_length=1, max_length=limits.TARGET_CHARACTERS)]
+            | Annotated[list[Annotated[str, Meta(min_length=1, max_length=1024)]], Meta(max_length=20_000)],
+        ],
+        Meta(
+            max_length=1000,
+            description="names for targets, as in Salt: each a compound target, or a list of ids; docs/targets.md",
+        ),
+    ] = {}
     policy: Annotated[
         str | None,
         Meta(
@@ -234,3 +336,55 @@ class StationSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     api: ApiSettings | None = None
     audit: AuditSettings = AuditSettings()
     spool: SpoolSettings = SpoolSettings()
+    events: EventsSettings = EventsSettings()
+    enable_legacy_startup_events: Annotated[
+        bool, Meta(description="tell of a device's start under minion_start as well, as in Salt")
+    ] = True
+    presence_events: Annotated[
+        bool, Meta(description="tell who is here with salt/presence/present from time to time, as in Salt")
+    ] = False
+    loop_interval: Annotated[float, Meta(ge=1, le=86_400, description="seconds between two of these, as in Salt")] = (
+        60.0
+    )
+    file_roots: FileRoots = {}
+    file_ignore_glob: Annotated[
+        list[Pattern], Meta(max_length=64, description="files and folders that match one of these are not served")
+    ] = []
+    file_ignore_regex: Annotated[
+        list[Pattern], Meta(max_length=64, description="the same with regular expressions, which are searched for")
+    ] = []
+    files: FilesSettings = FilesSettings()
+
+    mine: MineSettings = MineSettings()
+    station: OwnSettings = OwnSettings()
+    pillar_roots: Annotated[
+        Roots, Meta(description="folders of each environment of pillar, best first, as in Salt; docs/pillar.md")
+    ] = {}
+    pillar: PillarSettings = PillarSettings()
+    render: RenderSettings = RenderSettings()
+    reactor: Annotated[
+        reactor_settings.Rules,
+        Meta(
+            description="the rules, as in Salt: tag globs, each with a path or paths of its files; or the path of a "
+            "YAML file with them, which is read again when it changes; docs/reactor.md",
+            examples=[[{"site/door/*": "/etc/outstation/reactor/door.sls"}]],
+        ),
+    ] = []
+    reactor_throttle: Annotated[
+        dict[Annotated[str, Meta(min_length=1, max_length=4096)], Throttle],
+        Meta(
+            max_length=10_000,
+            description="how often rules react: by a tag glob of reactor or by a file; docs/reactor.md",
+            examples=[{"site/door/*": {"once_within": 60}}],
+        ),
+    ] = {}
+    reactions: ReactionSettings = ReactionSettings()
+    calls: CallSettings = CallSettings()
+    schedule: Entries = {}
+    timezone: TimeZone = None
+
+    def __post_init__(self) -> None:
+        """What no pattern of a setting can say."""
+        super().__post_init__()
+        check_patterns(self.file_ignore_regex)
+        check_schedule(self.schedule, self.timezone)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Protocol
 
 from device_agent import __version__
+from device_agent.protocol.stations import devices_alone
 from gateway.devices.authority import Authority
 from gateway.devices.enrolled import Enrolled
 from gateway.devices.registry import Registry
@@ -17,6 +18,10 @@ from gateway.spool.queue import Spool
 from gateway.store.aftermath import Aftermath
 from gateway.store.told import Marks
 from upstream.curve import CurveKeys, fingerprint
+
+
+async def _none_failing() -> list[tuple[str, str]]:
+    return []
 
 
 class Reporting(Protocol):
@@ -66,13 +71,23 @@ class StationFacts:
         self.uplink: Reporting | None = None
         self.broker: Reporting | None = None
         self.downlink: Reporting | None = None
+        self.ssh: Reporting | None = None
         self.sites_address: str | None = None
         self.enrolled: Callable[[], Iterable[Enrolled]] = tuple
+        self.more_gauges: list[Callable[[], dict[str, float]]] = []
+        """What other rooms count."""
+        self.more_labelled: list[Callable[[], list[Labelled]]] = []
+        self.returners_failing: Callable[[], list[tuple[str, str]]] = list
+        self.engines_failing: Callable[[], list[tuple[str, str]]] = list
+        self.schedule_failing: Callable[[], Coroutine[Any, Any, list[tuple[str, str]]]] = _none_failing
+        self.ssh_secrets_lost: Callable[[], list[str]] = list
+        self.cache_full: Callable[[], str] = str
+        self.mine: Callable[[], Mapping[str, float]] = dict
 
     async def station_view(self) -> dict[str, Any]:
         """The station, as the API shows it."""
         sites = self._site_book.views()
-        own = list(self._registry.own())
+        own = list(devices_alone(self._registry.own()))
         broker = None
         if self.broker is not None:
             broker = {**self.broker.status(), **(self.downlink.status() if self.downlink is not None else {})}
@@ -86,6 +101,7 @@ class StationFacts:
             "joined": self._authority.joined,
             "uplink": self.uplink.status() if self.uplink is not None else None,
             "broker": broker,
+            "ssh": self.ssh.status() if self.ssh is not None else None,
             "listen": self.sites_address,
             "devices": len(own) + sum(site["devices"] for site in sites),
             "present": sum(1 for device in own if device.present) + sum(site["present"] for site in sites),
@@ -98,6 +114,11 @@ class StationFacts:
         """Counters and gauges in Prometheus' text format."""
         view = await self.station_view()
         gauges = {name: float(view[name]) for name in ("devices", "present", "sites", "jobs_open")}
+        gauges |= self.mine()
+        counts = view["ssh"] or {}
+        gauges |= {f"ssh_{name}": float(value) for name, value in counts.items() if isinstance(value, int)}
+        for more in self.more_gauges:
+            gauges |= more()
         ledger: list[Labelled] = []
         for entry in await self._spool.entries() if self._spool.enabled else []:
             labels = {"class": entry.name}
@@ -111,7 +132,8 @@ class StationFacts:
                 ("spool_dropped_total", {**labels, "reason": reason}, count)
                 for reason, count in sorted(entry.dropped.items())
             ]
-        return self._metrics.text(gauges, ledger)
+        labelled = [each for more in self.more_labelled for each in more()]
+        return self._metrics.text(gauges, [*ledger, *labelled])
 
     def refusals(self) -> list[tuple[str, str, str, int]]:
         """Refused input since the start, most frequent first."""

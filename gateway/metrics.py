@@ -14,6 +14,9 @@ Labelled = tuple[str, Mapping[str, str], int]
 """A number with its name and labels."""
 
 PEERS_NAMED = 1000
+REASONS_NAMED = 1000
+"""Reasons that are counted by name: one may come from another machine."""
+
 LOG_EVERY_SECONDS = 10.0
 
 
@@ -33,6 +36,8 @@ class Metrics:
 
     def refused(self, link: str, reason: str, peer: str, detail: str = "") -> None:
         """Count one refusal; the most refused peers keep their names."""
+        if (link, reason) not in self.refusals and len(self.refusals) >= REASONS_NAMED:
+            reason = "other"
         self.refusals[link, reason] += 1
         self.peers[link, reason, peer] += 1
         if len(self.peers) > PEERS_NAMED:

@@ -51,6 +51,7 @@ class Rehearsal:
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="outstation-"))
         self.children: dict[str, Child] = {}
+        self._temporary: Path | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -66,6 +67,16 @@ class Rehearsal:
                 os.kill(pid, signal.SIGKILL)
                 os.waitpid(pid, 0)
         shutil.rmtree(self.folder, ignore_errors=True)
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+
+    def temporary(self) -> Path:
+        """Where the processes make their own temporary files, so that a killed one leaves nothing elsewhere."""
+        if self._temporary is None:
+            # Beside our folder, where tokens are: a broker becomes a user of its own, who has to reach its settings.
+            self._temporary = Path(tempfile.mkdtemp(prefix="outstation-tmp-"))
+            self._temporary.chmod(0o711)
+        return self._temporary
 
     def master_settings(self, name: str, port: int) -> str:
         """Write a master's settings; the file."""
@@ -91,6 +102,7 @@ class Rehearsal:
             "serial": name,
             "state_dir": str(self.folder / name),
             "grains": dict(grains),
+            "grains_file": str(self.folder / f"{name}.grains"),
             **(given or {}),
         }
         if token is not None:
@@ -110,7 +122,11 @@ class Rehearsal:
         log = self.folder / f"{name}.log"
         with log.open("ab") as file:
             # In a group of its own: Ctrl-C on the terminal is for us, and we stop the children in order.
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, process_group=0)
+            # What a library leaves in the temporary folder when it is stopped early goes with ours.
+            place = {**os.environ, "TMPDIR": str(self.temporary())}
+            process = subprocess.Popen(
+                command, env=place, stdin=subprocess.DEVNULL, stdout=file, stderr=file, process_group=0
+            )
         self.children[name] = Child(name, process, log)
         return self.children[name]
 
@@ -195,3 +211,12 @@ def free_ports(count: int) -> list[int]:
         for probe in probes:
             probe.bind(("127.0.0.1", 0))
         return [int(probe.getsockname()[1]) for probe in probes]
+
+
+def accepts(host: str, port: int) -> bool:
+    """Whether somebody listens there."""
+    try:
+        socket.create_connection((host, port), timeout=1.0).close()
+    except OSError:
+        return False
+    return True

@@ -13,7 +13,7 @@ from device_agent.clock import Clock
 from device_agent.parts import Part
 from device_agent.protocol.links import Downlink
 from gateway.api.audit import AuditApi
-from gateway.api.devices import ByName, DevicesApi
+from gateway.api.devices import ByName, DevicesApi, SshByName, SshLink
 from gateway.api.door import Door
 from gateway.api.events import EventsApi
 from gateway.api.fire import FireApi
@@ -28,7 +28,7 @@ from gateway.audit.book import AuditBook
 from gateway.audit.policy_notes import PolicyNotes
 from gateway.audit.views import AuditViews
 from gateway.bus import Bus
-from gateway.checks import broker, disk, keys, refusals, store, trust, twins, uplink
+from gateway.checks.every import CHECKS
 from gateway.config import StationSettings
 from gateway.devices.api_tokens import ApiTokens
 from gateway.devices.authority import Authority
@@ -37,6 +37,7 @@ from gateway.devices.epochs import Epochs
 from gateway.devices.fence import SiteFence
 from gateway.devices.fleet_revocation import FleetRevocation
 from gateway.devices.keyring import Keyring
+from gateway.devices.outboxes import Outboxes
 from gateway.devices.policy_file import PolicyHolder
 from gateway.devices.registry import Registry
 from gateway.devices.site_keys import SiteKeys
@@ -51,6 +52,7 @@ from gateway.jobs.close import Closing
 from gateway.jobs.collect import Collection
 from gateway.jobs.deliver import Delivery
 from gateway.jobs.intake import Intake
+from gateway.jobs.nodegroups import Nodegroups
 from gateway.jobs.open_jobs import OpenJobs
 from gateway.jobs.permission import Permission
 from gateway.jobs.reseal import Reseal
@@ -74,7 +76,6 @@ from upstream.curve import load_or_make
 from upstream.uplink import MasterAddress, masters_above
 
 Role = Literal["master", "gateway"]
-CHECKS = [disk.check, store.check, broker.check, trust.check, uplink.check, twins.check, keys.check, refusals.check]
 
 
 class Rooms:
@@ -82,6 +83,12 @@ class Rooms:
 
     cutting: Cutting | None = None
     """The uplink, once it is open."""
+
+    ssh: SshByName | None = None
+    """The SSH devices of this station, where it has any of its own."""
+
+    ssh_link: SshLink | None = None
+    """How they are reached."""
 
     def __init__(self, role: Role, settings: StationSettings, state_dir: Path, clock: Clock) -> None:
         name, path = settings.name, state_dir / "station.sqlite"
@@ -142,7 +149,7 @@ class Rooms:
         )
         self.site_trust.on_revocations(self.fleet_revocation.devices_revoked)
         self.authority.on_change(self.fleet_revocation.look)
-        self.sequence = IssuerSequence()
+        self.outboxes, self.sequence = Outboxes(reader=reader, metrics=metrics), IssuerSequence()
         self.sealer = Sealer(
             site=name,
             authority=self.authority,
@@ -155,7 +162,7 @@ class Rooms:
             ),
             sequence=self.sequence,
         )
-        self.reseal = Reseal(clock)
+        self.reseal, self.nodegroups = Reseal(clock), Nodegroups(settings.nodegroups)
         self.permission = Permission(
             site=name,
             policy=lambda: self.policies.policy,
@@ -179,6 +186,7 @@ class Rooms:
             site=name,
             open_jobs=self.open_jobs,
             registry=self.registry,
+            outboxes=self.outboxes,
             downlink_of=self.downlinks.get,
             writer=writer,
             reader=reader,
@@ -219,6 +227,7 @@ class Rooms:
             reseal=self.reseal,
             branches=self.branches,
             writer=writer,
+            bus=bus,
             clock=clock,
         )
         self.acceptance = Acceptance(
@@ -234,6 +243,7 @@ class Rooms:
             sealer=self.sealer,
             permission=self.permission,
             offered=self.stories.offered,
+            nodegroups=self.nodegroups,
             metrics=metrics,
             clock=clock,
             kick=self.delivery.kick,
@@ -251,6 +261,7 @@ class Rooms:
             clock=clock,
             asking=self.asking,
             branches=self.branches,
+            syndic_tags=settings.events.syndic_tags,
         )
         self.facts = StationFacts(
             role=role,
@@ -303,6 +314,7 @@ class Rooms:
             self.authority,
             self.epochs,
             self.registry,
+            self.outboxes,
             self.site_trust,
             self.site_keys,
             self.site_book,
@@ -349,7 +361,11 @@ class Rooms:
                 registry=self.registry,
                 site_book=self.site_book,
                 enrolled=self.known_here,
+                targeting=self.permission.targeting,
+                ssh=self.ssh,
+                ssh_link=self.ssh_link,
                 refused_of=self.metrics.refused_of,
+                nodegroups=self.nodegroups,
             ).operations(),
             *SitesApi(
                 site_book=self.site_book,

@@ -9,12 +9,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from device_agent.clock import Clock
+from device_agent.own import Custom, NoCustom
 from device_agent.parts import Part
+from gateway.answers import Answers
 from gateway.broker.embedded import EmbeddedBroker
 from gateway.broker.external import ExternalBroker
 from gateway.broker.mosquitto import Mosquitto
 from gateway.broker.part import BrokerPart
-from gateway.config import BrokerSettings
+from gateway.config import BrokerSettings, SshSettings
 from gateway.devices.client_addresses import ClientAddresses
 from gateway.devices.clock_watch import ClockWatch
 from gateway.devices.enrollment import Enrollment
@@ -24,7 +26,11 @@ from gateway.devices.prekeys import Prekeys
 from gateway.devices.recertify import Recertification
 from gateway.devices.revocation import Revocation
 from gateway.devices.sessions import Sessions
+from gateway.devices.ssh_book import SshBook
 from gateway.downlinks.mqtt import MqttDownlink
+from gateway.downlinks.ssh import SshDownlink
+from gateway.downlinks.ssh_host import SshHost
+from gateway.downlinks.ssh_journal import SshJournals
 from gateway.rooms import Rooms
 
 ANYWHERE = "0.0.0.0"  # noqa: S104 - the devices of a site are on its network, and what travels is sealed
@@ -34,7 +40,19 @@ HERE = "127.0.0.1"
 class SiteRooms:
     """The rooms of a gateway that has devices of its own, each given what it needs of the ones before it."""
 
-    def __init__(self, rooms: Rooms, settings: BrokerSettings, site: str, state_dir: Path, clock: Clock) -> None:
+    custom: Custom = NoCustom()
+    """What was brought for its devices without an agent."""
+
+    def __init__(
+        self,
+        rooms: Rooms,
+        answers: Answers,
+        settings: BrokerSettings,
+        ssh: SshSettings,
+        site: str,
+        state_dir: Path,
+        clock: Clock,
+    ) -> None:
         authority, epochs = rooms.authority, rooms.epochs
         writer, reader, metrics, bus = rooms.writer, rooms.reader, rooms.metrics, rooms.bus
         self.broker = broker_for(settings, site, state_dir, clock)
@@ -56,10 +74,10 @@ class SiteRooms:
             metrics=metrics,
             clock=clock,
         )
-        if isinstance(self.broker, Mosquitto):
-            # Another's broker tells nobody from where its clients come.
-            addresses = self.enrollment.doors.addresses = ClientAddresses()
-            self.broker.hear_line = addresses.line
+        self.ssh_book = SshBook(site=site, authority=authority, enrollment=self.enrollment, reader=reader, bus=bus)
+        self.ssh_journals = SshJournals(writer=writer, reader=reader)
+        self._ssh_settings = ssh
+        self._hear_addresses()
         self.sessions = Sessions(
             site=site,
             authority=authority,
@@ -99,13 +117,21 @@ class SiteRooms:
             authority=authority, sessions=self.sessions, renew=self.enrollment.renew, metrics=metrics
         )
         rooms.enrolled = self.enrollment.by_name
+        rooms.ssh = self.ssh_book.by_name
         self._rooms = rooms
+        self._answers = answers
         self._site = site
         self._clock = clock
 
+    def _hear_addresses(self) -> None:
+        if isinstance(self.broker, Mosquitto):
+            # Another's broker tells nobody from where its clients come.
+            addresses = self.enrollment.doors.addresses = ClientAddresses()
+            self.broker.hear_line = addresses.line
+
     def parts_before_broker(self) -> list[Part]:
         """What must know its past before a device can say anything."""
-        return [self.enrollment, self.prekeys]
+        return [self.enrollment, self.ssh_book, self.ssh_journals, self.prekeys]
 
     def parts_after_broker(self) -> list[Part]:
         """What talks with devices; the downlink comes last, since it brings the first word."""
@@ -122,10 +148,42 @@ class SiteRooms:
             registry=self._rooms.registry,
             returns=self._rooms.collection,
             reseal=self._rooms.delivery.reseal,
+            answers=self._answers,
             metrics=self._rooms.metrics,
             clock=self._clock,
         )
-        return [self.sessions, self.revocation, self.openings, self.recertification, downlink, self.clock_watch]
+        return [
+            self.sessions,
+            self.revocation,
+            self.openings,
+            self.recertification,
+            downlink,
+            self.clock_watch,
+            self._ssh_downlink(),
+        ]
+
+    def _ssh_downlink(self) -> SshDownlink:
+        rooms = self._rooms
+        ssh = self.ssh = SshDownlink(
+            site=self._site,
+            settings=self._ssh_settings,
+            book=self.ssh_book,
+            authority=rooms.authority,
+            epochs=rooms.epochs,
+            journals=self.ssh_journals,
+            registry=rooms.registry,
+            returns=rooms.collection,
+            reseal=rooms.delivery.reseal,
+            answers=self._answers,
+            host_over=SshHost,
+            moved=rooms.delivery.moved,
+            bus=rooms.bus,
+            metrics=rooms.metrics,
+            clock=self._clock,
+        )
+        ssh.judge.custom = self.custom
+        rooms.ssh_link = ssh.view
+        return ssh
 
     async def _revoked_above(self, dids: Sequence[str]) -> None:
         await self.enrollment.verdicts.mark_revoked(dids, "revoked by a list from above")

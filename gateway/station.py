@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
+import gc
 import logging
 import resource
 import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import uvloop
@@ -21,15 +20,22 @@ from msgspec.structs import replace
 
 from device_agent.clock import Clock
 from device_agent.errors import EXIT_NOT_ALL_OK, EXIT_OK, ConfigInvalid, OutstationError
-from device_agent.parts import leaves
+from device_agent.parts import Part, leaves
 from device_agent.settings import load
 from device_agent.signals import handled
 from gateway.api.keys import KeysApi
 from gateway.api.listener import Listen
 from gateway.api.server import ApiServer
+from gateway.api.ssh_devices import SshDevicesApi
 from gateway.config import BrokerSettings, SitesSettings, StationSettings
+from gateway.event_socket import EventSocket, beside
+from gateway.fleet.state_folder import held
+from gateway.jobs.nodegroups import Nodegroups
 from gateway.jobs.recover import recover
+from gateway.kept_rooms import KeptRooms
+from gateway.outlet_rooms import OutletRooms
 from gateway.rooms import Role, Rooms
+from gateway.schedule.schedule import StationSchedule
 from gateway.site_rooms import SiteRooms
 from upstream.sites import Sites
 from upstream.uplink import Uplink, UplinkRules
@@ -37,24 +43,8 @@ from upstream.uplink import Uplink, UplinkRules
 log = logging.getLogger(__name__)
 
 HIGHEST_PORT = 65535
-RESTART_KEYS = (
-    "name",
-    "state_dir",
-    "socket",
-    "master_type",
-    "master_alive_interval",
-    "master_failback",
-    "master_failback_interval",
-    "master_shuffle",
-    "random_reauth_delay",
-    "uplink",
-    "sites",
-    "broker",
-    "jobs",
-    "api",
-    "audit",
-    "spool",
-)
+RELOADED = ("log_level", "masters", "policy", "nodegroups", "schedule", "timezone")
+RESTART_KEYS = tuple(name for name in StationSettings.__struct_fields__ if name not in RELOADED)
 LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s %(message)s"
 
 
@@ -71,6 +61,7 @@ class Station:
         self._uplink: Uplink | None = None
         self._site: SiteRooms | None = None
         self._server: ApiServer | None = None
+        self._schedule: StationSchedule | None = None
 
     def stop(self) -> None:
         """Drain and end."""
@@ -82,12 +73,15 @@ class Station:
         self._stop.set()
 
     def reload(self, settings: StationSettings) -> None:
-        """Take over what can change while running: the log level and the list of masters."""
+        """Take over what can change while running: the log level, masters, policy, nodegroups and the schedule."""
         logging.getLogger().setLevel(settings.log_level.upper())
         if self._rooms is not None:
             self._rooms.policy_notes.reload(settings.policy)
+            self._rooms.nodegroups.use(settings.nodegroups)
             self._rooms.listed = settings.masters
             self._use_masters(self._rooms)
+        if self._schedule is not None:
+            self._schedule.use(settings.schedule, settings.timezone)
         if self._server is not None:
             try:
                 self._server.renew_certificate()
@@ -102,22 +96,51 @@ class Station:
         state_dir = Path(self._settings.state_dir or f"/var/lib/outstation/{self._role}")
         socket = Path(self._settings.socket or f"/run/outstation/{self._role}.sock")
         async with contextlib.AsyncExitStack() as stack:
-            stack.enter_context(_claimed(state_dir))
+            stack.enter_context(held(state_dir, _taken(state_dir)))
             rooms = self._rooms = Rooms(self._role, self._settings, state_dir, self._clock)
+            kept = KeptRooms(rooms, self._settings, state_dir, self._clock)
             for part in rooms.parts_before_recovery():
                 await stack.enter_async_context(part)
             recovered = await recover(rooms.open_jobs, rooms.reader, self._clock)
             for part in rooms.parts_after_recovery():
                 await stack.enter_async_context(part)
+            for part in kept.parts():
+                await stack.enter_async_context(part)
+            events = self._events_path(socket)
+            outlets = OutletRooms(
+                self._role,
+                self._settings,
+                rooms=rooms,
+                kept=kept,
+                state_dir=state_dir,
+                api=socket,
+                events=events,
+                clock=self._clock,
+            )
+            for part in outlets.parts():
+                await stack.enter_async_context(part)
+            for part in self._event_sockets(events, rooms):
+                await stack.enter_async_context(part)
+            target = kept.station_target(self._role, state_dir)
+            rooms.downlinks[target.name] = await stack.enter_async_context(target)
             if self._settings.broker is not None:
-                await self._open_devices(stack, rooms, self._settings.broker, state_dir)
+                await self._open_devices(stack, rooms, kept, self._settings.broker, state_dir)
             if self._settings.sites is not None:
-                await self._open_sites(stack, rooms, self._settings.sites)
+                await self._open_sites(stack, rooms, kept, self._settings.sites)
             if self._role == "gateway":
-                await self._open_uplink(stack, rooms)
-            api = self._server = self._api(socket, rooms)
+                await self._open_uplink(stack, rooms, kept)
+            await stack.enter_async_context(kept.own.calls)
+            await stack.enter_async_context(kept.reactor)
+            await stack.enter_async_context(kept.schedule)
+            self._schedule = kept.schedule
+            api = self._server = self._api(socket, rooms, kept, outlets)
             await stack.enter_async_context(api)
+            for part in outlets.parts_with_api():
+                await stack.enter_async_context(part)
             rooms.delivery.kick()
+            # What is loaded now stays until the end: walking it again and again was a tenth of a job's cost.
+            gc.collect()
+            gc.freeze()
             log.info(
                 "ready role=%s name=%s socket=%s key=%s jobs_recovered=%d",
                 self._role,
@@ -130,7 +153,23 @@ class Station:
             log.info("stopping")
         log.info("stopped")
 
-    def _api(self, socket: Path, rooms: Rooms) -> ApiServer:
+    def _events_path(self, api: Path) -> Path | None:
+        events = self._settings.events
+        if not events.publish:
+            return None
+        path = beside(api) if events.socket is None else Path(events.socket)
+        if path is None:
+            log.warning("events are not published, the path of the API's socket leaves no room: set events.socket")
+        return path
+
+    def _event_sockets(self, path: Path | None, rooms: Rooms) -> list[Part]:
+        if path is None:
+            return []
+        events = self._settings.events
+        setting = "socket" if events.socket is None else "events.socket"
+        return [EventSocket(path, bus=rooms.bus, metrics=rooms.metrics, queue=events.queue, setting=setting)]
+
+    def _api(self, socket: Path, rooms: Rooms, kept: KeptRooms, outlets: OutletRooms) -> ApiServer:
         keys = KeysApi(
             site=self._settings.name,
             site_keys=rooms.site_keys,
@@ -140,7 +179,9 @@ class Station:
             audit=rooms.audit,
             refused_of=rooms.metrics.refused_of,
         )
-        operations = [*rooms.operations(self._stopping), *keys.operations()]
+        ssh = SshDevicesApi(book=self._site.ssh_book if self._site is not None else None, audit=rooms.audit)
+        operations = [*rooms.operations(self._stopping), *keys.operations(), *ssh.operations()]
+        operations += [*kept.operations(), *outlets.operations()]
         listen = self._settings.api
         return ApiServer(
             socket,
@@ -151,20 +192,32 @@ class Station:
         )
 
     async def _open_devices(
-        self, stack: contextlib.AsyncExitStack, rooms: Rooms, settings: BrokerSettings, state_dir: Path
+        self,
+        stack: contextlib.AsyncExitStack,
+        rooms: Rooms,
+        kept: KeptRooms,
+        settings: BrokerSettings,
+        state_dir: Path,
     ) -> None:
-        site = self._site = SiteRooms(rooms, settings, self._settings.name, state_dir, self._clock)
+        name, ssh = self._settings.name, self._settings.ssh
+        site = self._site = SiteRooms(rooms, kept.to_devices, settings, ssh, name, state_dir, self._clock)
+        site.custom = kept.custom
         for part in site.parts_before_broker():
             await stack.enter_async_context(part)
         await site.enrollment.use_broker(site.broker)
         await stack.enter_async_context(site.broker)
         for part in site.parts_after_broker():
             await stack.enter_async_context(part)
-        rooms.downlinks[site.downlink.name] = site.downlink
-        rooms.facts.broker, rooms.facts.downlink = site.broker, site.downlink
+        for part in kept.parts_with_devices(site):
+            await stack.enter_async_context(part)
+        rooms.downlinks |= {site.downlink.name: site.downlink, site.ssh.name: site.ssh}
+        rooms.facts.broker, rooms.facts.downlink, rooms.facts.ssh = site.broker, site.downlink, site.ssh
         rooms.facts.enrolled = site.enrollment.all
+        rooms.facts.ssh_secrets_lost = site.ssh_book.lost
 
-    async def _open_sites(self, stack: contextlib.AsyncExitStack, rooms: Rooms, settings: SitesSettings) -> None:
+    async def _open_sites(
+        self, stack: contextlib.AsyncExitStack, rooms: Rooms, kept: KeptRooms, settings: SitesSettings
+    ) -> None:
         sites = Sites(
             station=self._settings.name,
             listen=settings.listen,
@@ -176,6 +229,7 @@ class Station:
             clock=self._clock,
             trust=rooms.site_trust,
             fence=rooms.fence,
+            answers=kept.to_sites,
         )
         rooms.fence.on_unfenced(sites.unfenced)
         rooms.downlinks[sites.name] = sites
@@ -185,7 +239,7 @@ class Station:
         await stack.enter_async_context(sites)
         rooms.facts.sites_address = sites.address
 
-    async def _open_uplink(self, stack: contextlib.AsyncExitStack, rooms: Rooms) -> None:
+    async def _open_uplink(self, stack: contextlib.AsyncExitStack, rooms: Rooms, kept: KeptRooms) -> None:
         self._uplink = rooms.facts.uplink = rooms.cutting = Uplink(
             site=self._settings.name,
             keys=rooms.keys,
@@ -216,6 +270,9 @@ class Station:
 
         rooms.authority.on_change(masters_changed)
         await stack.enter_async_context(self._uplink)
+        kept.ask_above(self._uplink)
+        for part in kept.parts_with_uplink(self._uplink):
+            await stack.enter_async_context(part)
 
     def _use_masters(self, rooms: Rooms) -> None:
         masters = rooms.masters()
@@ -228,18 +285,8 @@ class Station:
 def settings_for(role: Role, path: Path) -> StationSettings:
     """The settings of a station, with what its role implies. Raises ``ConfigInvalid``."""
     settings = load(StationSettings, path)
-    addresses = {f"masters[{place}].address": entry.address for place, entry in enumerate(settings.masters)}
-    if settings.sites is not None:
-        addresses["sites.listen"] = settings.sites.listen
-    for key, address in addresses.items():
-        port = address.rsplit(":", 1)[1]
-        if port != "*" and not (port.isdigit() and int(port) <= HIGHEST_PORT):
-            raise ConfigInvalid(
-                "there is no such port",
-                where=f"{path}: {key}",
-                found=address,
-                allowed=f"1 to {HIGHEST_PORT}, or * to listen",
-            )
+    _check_addresses(settings, path)
+    Nodegroups(settings.nodegroups).check(path)
     if role == "gateway":
         return settings if settings.broker is not None else replace(settings, broker=BrokerSettings())
     if settings.masters or settings.broker is not None:
@@ -253,11 +300,37 @@ def settings_for(role: Role, path: Path) -> StationSettings:
     return settings if settings.sites is not None else replace(settings, sites=SitesSettings())
 
 
+def _check_addresses(settings: StationSettings, path: Path) -> None:
+    addresses = {f"masters[{place}].address": entry.address for place, entry in enumerate(settings.masters)}
+    for key, address in addresses.items():
+        first = next(name for name, other in addresses.items() if other == address)
+        if first != key:
+            raise ConfigInvalid(
+                "this master is there twice",
+                where=f"{path}: {key}",
+                found=f"{address}, as in {first}",
+                allowed="each address once",
+                hint="remove one of the two; `outstation keys list` on the master shows its key",
+            )
+    if settings.sites is not None:
+        addresses["sites.listen"] = settings.sites.listen
+    for key, address in addresses.items():
+        port = address.rsplit(":", 1)[1]
+        if port != "*" and not (port.isdigit() and int(port) <= HIGHEST_PORT):
+            raise ConfigInvalid(
+                "there is no such port",
+                where=f"{path}: {key}",
+                found=address,
+                allowed=f"1 to {HIGHEST_PORT}, or * to listen",
+            )
+
+
 def main(role: Role, config: Path) -> int:
     """Run a station until it is told to stop; returns the exit status. Raises ``ConfigInvalid``."""
     settings = settings_for(role, config)
     logging.basicConfig(stream=sys.stderr, level=settings.log_level.upper(), format=LOG_FORMAT)
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    for chatty in ("uvicorn", "asyncssh"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -300,29 +373,11 @@ async def _until_stopped(role: Role, settings: StationSettings, config: Path) ->
         await station.run()
 
 
-@contextlib.contextmanager
-def _claimed(state_dir: Path) -> Iterator[None]:
-    """Make the state folder, and hold it: two stations on one store would both believe to be the only writer."""
-    try:
-        state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = (state_dir / "lock").open("w")
-    except OSError as error:
-        raise ConfigInvalid(
-            "the state folder cannot be used",
-            where="state_dir",
-            found=f"{state_dir}: {error.strerror}",
-            allowed="a folder that this user may write",
-            hint="set state_dir: in the settings",
-        ) from None
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ConfigInvalid(
-                "another station uses this state folder",
-                where="state_dir",
-                found=str(state_dir),
-                allowed="one station for each folder",
-                hint="stop the other one, or set state_dir: in the settings",
-            ) from None
-        yield
+def _taken(state_dir: Path) -> ConfigInvalid:
+    return ConfigInvalid(
+        "another station uses this state folder",
+        where="state_dir",
+        found=str(state_dir),
+        allowed="one station for each folder",
+        hint="stop the other one, or set state_dir: in the settings",
+    )

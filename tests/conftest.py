@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 from hypothesis import settings
 
 # How long an example takes says something about the machine and nothing about the code.
 settings.register_profile("outstation", deadline=None, print_blob=True)
 settings.load_profile("outstation")
+
+# A shell has what it puts in the background ignore the one, nohup the other, and all that is started here inherits it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 HEAVY = ("tests/system/", "tests/attacks/", "tests/promises/")
 """Each of these starts whole systems: one at a time, while the others run beside them."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import logging
-import os
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ import zmq.asyncio
 from zmq.utils import z85
 
 from device_agent.clock import Clock
+from device_agent.durable import replace_private
 from device_agent.errors import ConfigInvalid
 from device_agent.protocol import limits
 from upstream.ports import Admission, Refusals
@@ -75,15 +75,7 @@ def load_or_make(path: Path) -> CurveKeys:
         text = path.read_text(encoding="ascii")
     except FileNotFoundError:
         public, secret = (part.decode("ascii") for part in zmq.curve_keypair())
-        # Written beside and renamed: a crash in between leaves no half of a key.
-        fresh = path.with_suffix(".new")
-        fresh.unlink(missing_ok=True)
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            file.write(f"public {public}\nsecret {secret}\n")
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.rename(path)
+        replace_private(path, f"public {public}\nsecret {secret}\n".encode("ascii"))
         return CurveKeys(public, secret)
     except UnicodeDecodeError:
         text = ""

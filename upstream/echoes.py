@@ -21,11 +21,18 @@ class Echoes:
         self._ends = ends
         self._took = took
         self._heard = 0.0
+        self._listening = False
         self._asked: dict[int, float] = {}
 
-    def heard(self) -> None:
-        """The master said anything."""
+    def listens(self) -> None:
+        """From now on the master can be heard; what it said before is waiting to be."""
         self._heard = self._ends.clock.monotonic()
+        self._listening = True
+
+    def heard(self) -> None:
+        """The master said anything. While that is dealt with, which may take a slow disk its time, it is not heard."""
+        self._heard = self._ends.clock.monotonic()
+        self._listening = False
 
     def answered(self, nonce: int) -> None:
         """It answered an echo."""
@@ -46,8 +53,8 @@ class Echoes:
             now = clock.monotonic()
             silent = now - self._heard
             # Who was held up himself cannot say that the other was silent: he asks again, for a while.
-            held_up = now - asked > every + HELD_UP_SECONDS and silent < 4.0 * limit
-            if silent > limit and not held_up:
+            held_up = not self._listening or now - asked > every + HELD_UP_SECONDS
+            if silent > limit and not (held_up and silent < 4.0 * limit):
                 raise LinkLost(f"no echo for {silent:.0f} s")
             for old in [each for each, at in self._asked.items() if now - at > 4.0 * limit]:
                 del self._asked[old]

@@ -3,24 +3,22 @@
 A site speaks ``SiteHello``, ``SiteRole``, ``Batch``, ``LedgerReport``, ``DeviceRecords``, ``SiteTells``, ``Reseal``,
 ``Echo`` and ``Bye``. A master answers ``SiteWelcome`` or ``SiteRefused`` (and tells the other ``Twin``),
 ``HelloAgain``, ``Confirmed``, ``RecordsConfirmed`` and ``EchoReply``, says whom to believe (``SiteTrust``), and sends
-``SiteJob`` and ``Cancel``. What both say of a job's story is in ``story_frames``.
+``SiteJob`` and ``Cancel``. What both say of a job's story is in ``story_frames``, and of what a site asks in
+``device_agent.protocol.questions``.
 
 Proofs travel as the bytes they are; who believes them checks them (``device_agent.trust``), not these frames.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from collections.abc import Sequence as Many
-from typing import Annotated, Literal, TypeVar, get_args
+from typing import Annotated, Literal, get_args
 
 import msgspec
 from msgspec import Meta, Struct
-from msgspec.structs import replace
 
 from device_agent.errors import Refused
 from device_agent.protocol import limits
-from device_agent.protocol.links import Parcel, Sealed
+from device_agent.protocol.links import Sealed
 from device_agent.protocol.messages import (
     Cancel,
     DeviceId,
@@ -32,6 +30,7 @@ from device_agent.protocol.messages import (
     decode_bounded,
     decode_value,
 )
+from device_agent.protocol.questions import Answer, Question
 from upstream.story_frames import AskJob, Story, StoryTaken, UnknownJob
 from upstream.twin_frames import MARKS, Mark, Twin
 
@@ -45,9 +44,6 @@ STREAMS: tuple[Stream, ...] = get_args(Stream)
 
 CERTIFICATE_BYTES = 8192
 """Largest certificate, and largest request for one."""
-
-NAMES_BYTES = 256
-"""Names and lengths around one entry of a list."""
 
 Sequence = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Label = Annotated[str, Meta(max_length=64)]
@@ -283,7 +279,18 @@ class EchoReply(Struct, frozen=True, tag="echo_reply"):
 
 
 FromSite = (
-    SiteHello | Batch | LedgerReport | DeviceRecords | SiteTells | Reseal | SiteRole | Story | UnknownJob | Echo | Bye
+    SiteHello
+    | Batch
+    | LedgerReport
+    | DeviceRecords
+    | SiteTells
+    | Reseal
+    | SiteRole
+    | Story
+    | UnknownJob
+    | Question
+    | Echo
+    | Bye
 )
 FromMaster = (
     SiteWelcome
@@ -298,9 +305,8 @@ FromMaster = (
     | Cancel
     | AskJob
     | StoryTaken
+    | Answer
 )
-
-T = TypeVar("T")
 
 _encoder = msgspec.msgpack.Encoder()
 _from_site: msgspec.msgpack.Decoder[FromSite] = msgspec.msgpack.Decoder(FromSite)
@@ -311,6 +317,11 @@ _from_master: msgspec.msgpack.Decoder[FromMaster] = msgspec.msgpack.Decoder(From
 def encode(frame: FromSite | FromMaster | GroupKeys) -> bytes:
     """A frame as msgpack."""
     return _encoder.encode(frame)
+
+
+def encode_told(entry: Told) -> bytes:
+    """One entry of what a site tells, as msgpack."""
+    return _encoder.encode(entry)
 
 
 def decode_group_keys(body: bytes) -> GroupKeys:
@@ -343,55 +354,3 @@ def decode_from_master(body: bytes) -> FromMaster:
     if isinstance(frame, SiteJob):
         check_finite(frame.remaining)
     return frame
-
-
-def job_frames(parcel: Parcel, remaining: float) -> Iterator[SiteJob]:
-    """A parcel as frames."""
-    for part in _parts(parcel.sealed, lambda sealed: len(sealed.body)) or [[]]:
-        yield SiteJob(parcel.definition, remaining, part)
-
-
-def trust_frames(trust: SiteTrust) -> Iterator[SiteTrust]:
-    """What a site is told of whom to believe, as frames: its own concerns in the first."""
-    head, *others = _parts(trust.leaves, lambda leaf: len(leaf[1])) or [[]]
-    yield replace(trust, leaves=head)
-    for part in others:
-        yield SiteTrust(leaves=part)
-
-
-def trust_news(now: SiteTrust, before: SiteTrust) -> SiteTrust | None:
-    """What somebody who was told ``before`` does not know yet; None when that is nothing."""
-    known = dict(before.leaves)
-    news = SiteTrust(
-        root_lists=now.root_lists if now.root_lists != before.root_lists else [],
-        certificate=now.certificate if now.certificate != before.certificate else b"",
-        revocations=[body for body in now.revocations if body not in before.revocations],
-        leaves=[(site, body) for site, body in now.leaves if known.get(site) != body],
-        group_epoch=now.group_epoch if now.group_epoch != before.group_epoch else 0,
-    )
-    return news if news != SiteTrust() else None
-
-
-def subject(entry: Told) -> tuple[type, str | bytes]:
-    """Whom an entry is about: it takes the place of the one of its kind before it that was about the same."""
-    return type(entry), entry.signer if isinstance(entry, MasterRevocations) else entry.site
-
-
-def told_frames(entries: Many[Told]) -> Iterator[SiteTells]:
-    """What a master is told, as frames."""
-    for part in _parts(entries, lambda entry: len(_encoder.encode(entry))):
-        yield SiteTells(part)
-
-
-def _parts(entries: Many[T], size_of: Callable[[T], int]) -> list[list[T]]:
-    """Entries in their order, cut into parts of a batch's size: a frame has room for that and for what is beside."""
-    parts: list[list[T]] = []
-    room = 0
-    for entry in entries:
-        size = size_of(entry) + NAMES_BYTES
-        if not parts or size > room:
-            parts.append([])
-            room = limits.BATCH_BYTES
-        parts[-1].append(entry)
-        room -= size
-    return parts

@@ -7,8 +7,8 @@ Over a link that stands by jobs and cancels come, and registry and trust go; onl
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-import random
 from collections.abc import Callable
 from typing import Any
 
@@ -20,12 +20,14 @@ from device_agent.backoff import Backoff
 from device_agent.errors import Refused
 from device_agent.protocol.links import Parcel
 from device_agent.protocol.messages import Cancel
-from upstream import frames, twins
+from device_agent.protocol.questions import Answer
+from upstream import frames, paging, twins
 from upstream.dealer import LinkLost, connected_dealer
 from upstream.echoes import Echoes
 from upstream.item_sender import ItemSender
 from upstream.ledger_sender import report_ledger
-from upstream.link_terms import Ends, Spawn
+from upstream.link_terms import FIRST_WAIT_SECONDS, Ends, Spawn, pause_after_loss
+from upstream.question_sender import QuestionSender
 from upstream.record_sender import RecordSender
 from upstream.story_frames import AskJob, Story, StoryTaken, UnknownJob
 from upstream.twin_frames import Twin
@@ -39,7 +41,6 @@ HELLO_SECONDS = 5.0
 PENDING_SECONDS = 20.0
 """How long to wait at a master that knows us but has not accepted our key, before knocking again."""
 
-FIRST_WAIT_SECONDS = 0.5
 ROUND_CEILING_SECONDS = 30.0
 SEND_SECONDS = 10.0
 RESEALS_QUEUED = 256
@@ -71,17 +72,17 @@ class Link:
         self._said: frames.SiteHello | None = None
         self._new_to_it, self._parted = "", False
         """The epoch that was made because of this master, as long as it has not been told anything under it."""
-        self._left = asyncio.Event()
-        self._hung_up = asyncio.Event()
+        self._left, self._hung_up = asyncio.Event(), asyncio.Event()
         self._why = ""
-        self._role_changed = asyncio.Event()
-        self._trust_changed = asyncio.Event()
+        self._role_changed, self._trust_changed = asyncio.Event(), asyncio.Event()
         self._records = RecordSender(ends.roll, ends.outgoing)
         self._reseals: asyncio.Queue[frames.Reseal] = asyncio.Queue(maxsize=RESEALS_QUEUED)
         window = Window(ends.clock, ends.silence_limit)
         self._items = ItemSender(ends.outgoing, ends.budget, window, key, ends.refusals)
         self._echoes = Echoes(ends, window.echo_took)
         self._sender: asyncio.Task[None] | None = None
+        self.asked = QuestionSender(lambda: self.up)
+        """What this master is asked, while the link is up."""
 
     async def run(self, context: zmq.asyncio.Context) -> None:
         """Connect, and connect again, until it is left."""
@@ -99,7 +100,6 @@ class Link:
             # left stays marked as cancelled, and the next asyncio.timeout in it then ends the task without a word.
             session = self._spawn(self._session(context), f"session/{self.address}")
             await asyncio.wait({session})
-            self.up = False
             self._set_state("disconnected")
             if self._left.is_set():
                 return
@@ -161,7 +161,8 @@ class Link:
     async def say_bye(self) -> None:
         """Tell the master, if it is there, that nothing more comes."""
         if self._socket is not None and self.up:
-            await self._send(frames.Bye())
+            with contextlib.suppress(LinkLost):
+                await self._send(frames.Bye())
 
     def status(self) -> dict[str, Any]:
         """Where this link stands."""
@@ -182,12 +183,7 @@ class Link:
         if self._welcomed_at is None:
             self._place += 1
             return waits.next() if self._place % len(self.addresses) == 0 else None
-        # It worked a moment ago, so the same address is asked first. Its other gateways have lost it as well.
-        pause = random.SystemRandom().uniform(0.0, max(FIRST_WAIT_SECONDS, self._ends.random_reauth_delay))
-        if self._ends.clock.monotonic() - self._welcomed_at > self._ends.silence_limit:
-            waits.reset()
-            return pause
-        return max(pause, waits.next())
+        return pause_after_loss(self._ends, waits, self._welcomed_at)
 
     async def _session(self, context: zmq.asyncio.Context) -> None:
         """One connection, until it is lost."""
@@ -201,6 +197,7 @@ class Link:
                 session.create_task(self._receive(), name="uplink/receive")
                 session.create_task(self._send_trust(), name="uplink/trust")
                 session.create_task(self._send_reseals(), name="uplink/reseals")
+                session.create_task(self.asked.run(self._send), name="uplink/questions")
                 session.create_task(self._follow_role(session), name="uplink/role")
                 session.create_task(self._items.let_go(), name="uplink/let-go")
                 session.create_task(report_ledger(self._ends.outgoing, self.key, self._send), name="uplink/ledger")
@@ -209,7 +206,8 @@ class Link:
         except* LinkLost as lost:
             self.last_error = str(lost.exceptions[0])
         finally:
-            self._sender = None
+            self.up, self._sender = False, None
+            self.asked.lost(f"the link to {self.address} was lost")
             if self._socket is not None:
                 self._socket.close(linger=200 if self._left.is_set() else 0)
                 self._socket = None
@@ -316,6 +314,7 @@ class Link:
     async def _next_frame(self) -> frames.FromMaster:
         assert self._socket is not None
         while True:
+            self._echoes.listens()
             parts = await self._socket.recv_multipart()
             self._echoes.heard()
             try:
@@ -324,6 +323,8 @@ class Link:
                 frame = frames.decode_from_master(parts[0])
                 if isinstance(frame, frames.EchoReply):
                     self._echoes.answered(frame.nonce)
+                elif isinstance(frame, Answer):
+                    self.asked.questions.answered(frame)
                 return frame
             except Refused as refusal:
                 self._ends.refusals.refused("uplink", refusal.reason, self.address, refusal.detail)
@@ -354,7 +355,7 @@ class Link:
                 case StoryTaken():
                     if ends.stories is not None:
                         ends.stories.taken(self.key)
-                case Twin() | frames.EchoReply() | frames.SiteWelcome() as aside:
+                case Twin() | frames.EchoReply() | frames.SiteWelcome() | Answer() as aside:
                     await twins.overheard(ends.marks, self.key, aside)
 
     async def _hear_refusal(self, refused: frames.SiteRefused) -> None:
@@ -387,9 +388,9 @@ class Link:
         sent: dict[tuple[type, str | bytes], frames.Told] = {}
         while True:
             self._trust_changed.clear()
-            known = {frames.subject(entry): entry for entry in trust.tells()}
+            known = {paging.subject(entry): entry for entry in trust.tells()}
             news = [entry for key, entry in known.items() if sent.get(key) != entry]
-            for frame in frames.told_frames(news):
+            for frame in paging.told_frames(news):
                 await self._send(frame)
             sent = known
             await self._trust_changed.wait()

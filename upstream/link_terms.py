@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
+from device_agent.backoff import Backoff
 from device_agent.clock import Clock
 from upstream.curve import CurveKeys
 from upstream.cutting import Cut
 from upstream.link_budget import LinkBudget
 from upstream.ports import JobIntake, Marks, Outgoing, Refusals, Roll, StoryTeller, TrustAbove
+
+FIRST_WAIT_SECONDS = 0.5
 
 Spawn = Callable[[Coroutine[Any, Any, None], str], "asyncio.Task[None]"]
 
@@ -35,3 +39,12 @@ class Ends:
     echo_every: float
     silence_limit: float
     random_reauth_delay: float
+
+
+def pause_after_loss(ends: Ends, waits: Backoff, welcomed_at: float) -> float:
+    """How long to wait for a master that was there a moment ago; its other gateways have lost it as well."""
+    pause = random.SystemRandom().uniform(0.0, max(FIRST_WAIT_SECONDS, ends.random_reauth_delay))
+    if ends.clock.monotonic() - welcomed_at > ends.silence_limit:
+        waits.reset()
+        return pause
+    return max(pause, waits.next())

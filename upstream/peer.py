@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 
 from device_agent.protocol import limits
+from device_agent.protocol.questions import Answer, Question
 from upstream import frames
 from upstream.curve import fingerprint
 from upstream.ports import Inbox, KeyState
@@ -58,6 +60,19 @@ async def nobody_seals(site: str, jid: str, reason: str) -> None:
     """Until somebody seals."""
 
 
+class NobodyAnswers:
+    """Where sites ask and no room answers."""
+
+    def offer(self, asker: str, question: Question, reply: Callable[[Answer], Awaitable[None]]) -> None:
+        """Leave it unanswered: the site gives up by itself."""
+
+
+def who_gives_way(peers: Iterable[Peer]) -> Peer | None:
+    """Of the connections that wait to be accepted the one heard least lately, when there are too many of them."""
+    waiting = [peer for peer in peers if not peer.accepted]
+    return min(waiting, key=lambda peer: peer.heard) if len(waiting) >= limits.PENDING_KEYS else None
+
+
 async def keep_story(inbox: Inbox, site: str, frame: Story | UnknownJob) -> StoryTaken:
     """Put on disk what a site tells of a job; what it is then told. Raises what the inbox raises."""
     if isinstance(frame, Story):
@@ -65,6 +80,13 @@ async def keep_story(inbox: Inbox, site: str, frame: Story | UnknownJob) -> Stor
     else:
         await inbox.unknown_job(site, frame.jid)
     return StoryTaken(frame.jid)
+
+
+def unsupported(hello: frames.SiteHello) -> frames.SiteRefused:
+    """What a site is told that speaks another protocol."""
+    return frames.SiteRefused(
+        "unsupported", f"this master speaks protocol {frames.PROTOCOL}, the site {hello.protocol}"
+    )
 
 
 def refusal_words(state: KeyState, peer: Peer, station: str, *, revoked: bool) -> str:

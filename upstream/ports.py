@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from device_agent.protocol.links import Parcel
+from device_agent.protocol.questions import Answer, Question
 from upstream.frames import DeviceRecord, LedgerRow, SiteHello, SiteTrust, Stream, Told
 from upstream.story_frames import Story, UnknownJob
 
@@ -188,6 +189,13 @@ class SiteWatch(Protocol):
 
     def site_down(self, site: str, why: str) -> None:
         """A site's link is gone."""
+
+
+class Answering(Protocol):
+    """Who answers what sites ask."""
+
+    def offer(self, asker: str, question: Question, reply: Callable[[Answer], Awaitable[None]]) -> None:
+        """A site asks. The answer goes out by ``reply``, now or later."""
 
 
 class TrustAbove(Protocol):

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from typing import ClassVar
 
 import zmq
@@ -18,13 +19,22 @@ import zmq.asyncio
 from device_agent.clock import Clock
 from device_agent.errors import ConfigInvalid, OutstationError, Refused
 from device_agent.parts import Part
-from device_agent.protocol import limits
 from device_agent.protocol.links import Parcel
 from device_agent.protocol.messages import Cancel
-from upstream import frames
+from device_agent.protocol.questions import Question
+from upstream import frames, paging
 from upstream.curve import CurveKeys, ZapAnswerer
-from upstream.peer import QUEUED_FRAMES, Peer, keep_story, nobody_seals, refusal_words
-from upstream.ports import Admission, AskSeal, Fence, Inbox, KeyState, Refusals, SiteWatch, TrustBelow
+from upstream.peer import (
+    QUEUED_FRAMES,
+    NobodyAnswers,
+    Peer,
+    keep_story,
+    nobody_seals,
+    refusal_words,
+    unsupported,
+    who_gives_way,
+)
+from upstream.ports import Admission, Answering, AskSeal, Fence, Inbox, KeyState, Refusals, SiteWatch, TrustBelow
 from upstream.router import bound_router
 from upstream.story_frames import AskJob, Story, UnknownJob
 from upstream.twin_frames import Twin
@@ -34,7 +44,6 @@ log = logging.getLogger(__name__)
 
 SILENT_SECONDS = 20.0
 """A site that said nothing for this long is dark; gateways echo every few seconds."""
-
 QUARANTINE_HELLO_BYTES = 1024 + 2 * frames.CERTIFICATE_BYTES
 HELLO_EVERY_SECONDS = 1.0
 
@@ -58,6 +67,7 @@ class Sites(Part):
         clock: Clock,
         trust: TrustBelow | None = None,
         fence: Fence | None = None,
+        answers: Answering | None = None,
     ) -> None:
         self._station = station
         self._listen = listen
@@ -69,6 +79,7 @@ class Sites(Part):
         self._clock = clock
         self._trust = trust
         self._fence = fence
+        self._answers = answers or NobodyAnswers()
         self._ask_seal: AskSeal = nobody_seals
         self._peers: dict[bytes, Peer] = {}
         self._by_site: dict[str, Peer] = {}
@@ -108,7 +119,7 @@ class Sites(Part):
     async def deliver(self, parcel: Parcel, remaining: float, names: Sequence[str]) -> None:
         """Send a job to the sites that are connected; the others get it when they are back."""
         for site in names:
-            for frame in frames.job_frames(parcel, remaining):
+            for frame in paging.job_frames(parcel, remaining):
                 await self._send_to(site, frame)
 
     async def cancel(self, jid: str, names: Sequence[str]) -> None:
@@ -193,10 +204,12 @@ class Sites(Part):
                 peer.active = active
                 if self._by_site.get(peer.site) is peer:
                     self._watch.site_role(peer.site, active)
+            case Question():
+                self._answers.offer(peer.site, frame, partial(self._send, peer))
             case frames.Bye():
                 self._drop(peer, "the site stopped")
             case frames.Reseal(jid=jid, site=site, reason=reason):
-                if not self._speaks_for(peer, site):
+                if site != peer.site and not (self._trust and self._trust.speaks_for(peer.site, site)):
                     raise Refused("foreign_site", f"{peer.site} speaks for {site}")
                 await self._ask_seal(site, jid, reason)
             case (
@@ -220,27 +233,19 @@ class Sites(Part):
         now = self._clock.monotonic()
         peer = Peer(identity=identity, key=key, address=address, hello=hello, accepted=False, heard=now)
         if hello.protocol != frames.PROTOCOL:
-            await self._send(
-                peer,
-                frames.SiteRefused(
-                    "unsupported", f"this master speaks protocol {frames.PROTOCOL}, the site {hello.protocol}"
-                ),
-            )
+            await self._send(peer, unsupported(hello))
             raise Refused("unsupported_protocol", str(hello.protocol))
         earlier = self._peers.get(identity)
         if earlier is not None and peer.heard - earlier.heard < HELLO_EVERY_SECONDS:
             raise Refused("hello_too_often", f"one hello in {HELLO_EVERY_SECONDS:.0f} s on a connection")
         if earlier is not None:
             self._drop(earlier, "it said hello again")
-        self._make_room()
+        gives_way = who_gives_way(self._peers.values())
+        if gives_way is not None:
+            del self._peers[gives_way.identity]
+            self._refusals.refused("uplink", "quarantine_full", gives_way.address)
         self._peers[identity] = peer
         await self._admit(peer)
-
-    def _make_room(self) -> None:
-        waiting = [peer for peer in self._peers.values() if not peer.accepted]
-        if len(waiting) >= limits.PENDING_KEYS:
-            self._peers.pop(min(waiting, key=lambda peer: peer.heard).identity)
-            self._refusals.refused("uplink", "quarantine_full", waiting[0].address)
 
     async def _admit(self, peer: Peer) -> None:
         state = await self._admission.judge(
@@ -338,9 +343,9 @@ class Sites(Part):
             return
         now, before = self._trust.tells(peer.site), peer.told
         peer.told = now
-        news = frames.trust_news(now, before)
+        news = paging.trust_news(now, before)
         if news is not None:
-            for frame in frames.trust_frames(news):
+            for frame in paging.trust_frames(news):
                 await self._send(peer, frame)
 
     async def _keep_told(self, peer: Peer, told: frames.SiteTells) -> None:
@@ -352,15 +357,14 @@ class Sites(Part):
             except Refused as refusal:
                 self._refusals.refused("uplink", refusal.reason, f"{peer.site}@{peer.address}", refusal.detail)
 
-    def _speaks_for(self, peer: Peer, site: str) -> bool:
-        return site == peer.site or (self._trust is not None and self._trust.speaks_for(peer.site, site))
-
     async def _watch_silence(self) -> None:
         while True:
             await asyncio.sleep(1.0)
             now = self._clock.monotonic()
+            # A station that was held up cannot say that others were silent: what waits to be read may be theirs.
+            patience = SILENT_SECONDS * (4 if self._socket and int(self._socket.get(zmq.EVENTS)) & zmq.POLLIN else 1)
             for peer in list(self._peers.values()):
-                if now - peer.heard > (SILENT_SECONDS if peer.accepted else SILENT_SECONDS * 3):
+                if now - peer.heard > (patience if peer.accepted else patience * 3):
                     self._drop(peer, f"nothing heard for {now - peer.heard:.0f} s")
 
     def _drop(self, peer: Peer, why: str) -> None:

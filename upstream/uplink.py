@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -17,6 +17,7 @@ import zmq.asyncio
 
 from device_agent.clock import Clock
 from device_agent.parts import Part
+from device_agent.questions import PATIENCE_SECONDS, Unanswered
 from upstream import failover, frames
 from upstream.curve import CurveKeys
 from upstream.cutting import Cut
@@ -31,6 +32,10 @@ BEST_STATES = ("connected", "pending", "connecting", "disconnected", "waiting", 
 """Which link speaks for the uplink while none is active: the one that has come farthest."""
 
 SHORTEST_LOOK_SECONDS = 0.01
+
+
+Ask = Callable[[str, bytes], Awaitable[bytes]]
+"""The body of an answer. Raises ``Refused`` and ``Unanswered``."""
 
 
 @dataclass(frozen=True)
@@ -165,6 +170,29 @@ class Uplink(Part):
         link = given if given is not None and given.up else self._active()
         if link is not None:
             link.reseal(frames.Reseal(jid=jid, site=site, reason=reason))
+
+    async def ask(self, about: str, body: bytes = b"", *, patience: float = PATIENCE_SECONDS) -> bytes:
+        """The body of a master's answer: of the active one, or of any that is there.
+
+        Raises ``Refused`` with the master's reason, and ``Unanswered`` when no master is there or none answers.
+        """
+        deadline = self._clock.monotonic() + patience
+        while True:
+            active = self._active()
+            there = (each for each in [*([active] if active else []), *self._live()] if each.up)
+            link = next(there, None)
+            if link is None:
+                raise Unanswered("no master is there to be asked")
+            try:
+                left = max(0.0, deadline - self._clock.monotonic())
+                return await link.asked.questions.ask(about, body, patience=left)
+            except Unanswered:
+                if link.up or self._clock.monotonic() >= deadline:
+                    raise
+
+    def askable(self) -> dict[str, Ask]:
+        """The masters that are there, by key, each to be asked by itself."""
+        return {link.key: link.asked.questions.ask for link in self._live() if link.up}
 
     @property
     def cut_until(self) -> float | None:

@@ -1,8 +1,8 @@
-"""Whether grains satisfy ``key:subkey:glob``: Salt's ``subdict_match`` over plain values.
+"""Whether grains satisfy ``key:subkey:glob``, or a regular expression: Salt's ``subdict_match`` over plain values.
 
 Every way to cut the expression into a path and a value is tried, the longest path first, so both ``os:Debian`` and a
 value that holds the delimiter match. A list matches by any item, or by a number or a key in the path; a mapping matches
-by ``*`` or by the name of one of its keys; ``*`` as a key stands for any key. Keys keep their case, values do not.
+by ``*`` or by one of its keys; ``*`` as a key stands for any key. Keys of the path keep their case, values do not.
 Source: https://docs.saltproject.io/en/latest/topics/targeting/grains.html and ``salt.utils.data``.
 """
 
@@ -15,11 +15,27 @@ from device_agent.protocol.globs import compile_glob
 
 _MISSING = object()
 
+Test = Callable[[str], bool]
 
-def compile_grain(expression: str, delimiter: str = ":") -> Callable[[Mapping[str, Any]], bool]:
-    """A test for one expression, which must hold the delimiter at least once. The test never raises."""
+
+def _glob_of_a_value(pattern: str) -> Test:
+    return compile_glob(pattern.lower())
+
+
+def _never(_text: str) -> bool:
+    """All of an expression is never a value."""
+    return False
+
+
+def compile_grain(
+    expression: str, delimiter: str = ":", compile_value: Callable[[str], Test] = _glob_of_a_value
+) -> Callable[[Mapping[str, Any]], bool]:
+    """A test for one expression, which must hold the delimiter at least once. The test never raises.
+
+    Any end of the expression may be its value; ``compile_value`` makes a test of one, for texts in small letters.
+    """
     parts = expression.split(delimiter)
-    values = [compile_glob(delimiter.join(parts[at:]).lower()) for at in range(len(parts))]
+    values = [_never, *(compile_value(delimiter.join(parts[at:])) for at in range(1, len(parts)))]
     if len(parts) == 2 and parts[0] != "*":
         return _compile_pair(parts[0], parts, values)
     names = [delimiter.join(parts[at:]) for at in range(len(parts))]
@@ -93,6 +109,8 @@ class _Walk:
         rest = start + 1 if any_key else start
         if self._names[rest] == "*" or self._names[rest] in node or self.below(node, rest):
             return True
+        if any(self._values[rest](_text(key)) for key in node):
+            return True
         return any_key and any(self._under_any_key(inner, rest) for inner in node.values())
 
     def _under_any_key(self, inner: object, start: int) -> bool:
@@ -101,6 +119,16 @@ class _Walk:
         if isinstance(inner, list):
             return any(self._values[start](_text(item)) for item in inner)
         return self._values[start](_text(inner))
+
+
+def value_at(grains: Mapping[str, Any], expression: str, delimiter: str = ":") -> object:
+    """What the longest path in an expression leads to, for people; None for no path, as with ``*`` for a key."""
+    parts = expression.split(delimiter)
+    for end in range(len(parts) - 1, 0, -1):
+        found = _follow(dict(grains), parts[:end])
+        if found is not _MISSING:
+            return found
+    return None
 
 
 def _follow(node: object, path: list[str]) -> object:

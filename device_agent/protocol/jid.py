@@ -11,6 +11,10 @@ class JidMaker:
     def __init__(self, newest: str = "") -> None:
         self._newest = newest
 
+    def after(self, jid: str) -> None:
+        """Make none that is not higher than this one, which was made by an earlier run."""
+        self._newest = max(self._newest, jid)
+
     def next(self, wall_seconds: float) -> str:
         """The jid for a job issued now. Uses UTC, which Salt does too when ``utc_jid`` is set."""
         jid = datetime.fromtimestamp(wall_seconds, UTC).strftime("%Y%m%d%H%M%S%f")

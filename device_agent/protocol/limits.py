@@ -81,6 +81,9 @@ RECONNECT_CEILING_SECONDS = 30.0
 RETURN_WINDOW_SECONDS = RECONNECT_CEILING_SECONDS + 15.0
 """How long a device that was here and is not heard is still expected back: the reconnect ceiling and some air."""
 
+OUTBOX_BYTES = 8
+"""The random name of a device's outbox."""
+
 BEAT_SECONDS = 60.0
 """A device says it is alive this often; silent for 2.5 of these it is taken for gone."""
 

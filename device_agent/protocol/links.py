@@ -69,8 +69,11 @@ class Presence(Protocol):
 class Returns(Protocol):
     """What a downlink tells of jobs."""
 
-    def running(self, device: str, jid: str) -> None:
-        """The device has the job."""
+    def hello(self, device: str, hello: Hello) -> None:
+        """A device connected, and says which outbox it has."""
+
+    def running(self, device: str, jid: str, away: float = 0.0) -> None:
+        """The device has the job, and may not be heard for ``away`` seconds while it restarts."""
 
     async def returned(self, device: str, message: Return, size: int) -> None:
         """The device answered, in so many bytes. Waits while the station has too much uncommitted."""

@@ -15,6 +15,7 @@ from msgspec import Meta, Struct
 from device_agent.errors import Refused
 from device_agent.protocol import limits
 from device_agent.protocol.outcomes import Outcome
+from device_agent.protocol.questions import Answer, Question
 
 # `$` also matches before a final newline; the look-ahead refuses that and stays legal in JSON Schema.
 JID_PATTERN = r"^[0-9]{20}$(?!\n)"
@@ -28,9 +29,26 @@ Jid = Annotated[str, Meta(pattern=JID_PATTERN, description="Salt's job id: 20 di
 DeviceId = Annotated[str, Meta(pattern=DEVICE_ID_PATTERN, description="a device's id, which targets match")]
 SiteId = Annotated[str, Meta(pattern=SITE_ID_PATTERN, description="a site's name")]
 FunctionName = Annotated[str, Meta(pattern=FUNCTION_PATTERN, description="module.function")]
-TargetType = Literal["glob", "list", "pcre", "grain", "compound"]
+TargetType = Literal[
+    "glob",
+    "list",
+    "pcre",
+    "grain",
+    "grain_pcre",
+    "pillar",
+    "pillar_exact",
+    "pillar_pcre",
+    "ipcidr",
+    "range",
+    "compound",
+]
+TYPED_CHARACTERS = 4096
+COMMITS_CHARACTERS = 1024
 Late = Literal["drop", "run"]
-DeviceOutcome = Literal["ok", "failed", "refused", "expired", "timed_out", "unknown", "cancelled"]
+DeviceOutcome = Literal["ok", "failed", "refused", "expired", "timed_out", "unknown", "cancelled", "unreachable"]
+"""Unreachable is what is said in the stead of a device that says nothing by itself."""
+Outbox = Annotated[bytes, Meta(max_length=limits.OUTBOX_BYTES)]
+Sequence = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Session = Annotated[str, Meta(pattern=r"^[0-9a-f]{16}$(?!\n)")]
 Retcode = Annotated[int, Meta(ge=-(2**31), lt=2**31)]
 Executions = Annotated[int, Meta(ge=0, lt=2**31)]
@@ -64,6 +82,11 @@ class Job(Struct, frozen=True, kw_only=True, tag="job"):
     """Its arguments are for single devices alone: the stations on the way do not know them."""
     origin: Annotated[str, Meta(pattern=ORIGIN_OR_NONE)] = ""
     """Where it came from before this product had it, such as a Salt master; what that may order is granted apart."""
+    typed: Annotated[str, Meta(max_length=TYPED_CHARACTERS)] = ""
+    typed_type: Annotated[str, Meta(max_length=32)] = ""
+    """What was asked for, where the target is what it stands for: a nodegroup's name, or more than was granted."""
+    commits: Annotated[str, Meta(max_length=COMMITS_CHARACTERS)] = ""
+    """The git commits of the files that its arguments name, each as ``environment:commit``."""
 
 
 # --- station to device ---------------------------------------------------------------------------------------------
@@ -104,7 +127,7 @@ class Certificate(Struct, frozen=True, tag="certificate"):
     body: Annotated[bytes, Meta(max_length=limits.CERTIFICATE_BYTES)]
 
 
-Downward = Welcome | Confirm | Certificate
+Downward = Welcome | Confirm | Certificate | Answer
 """What comes in frames of a session. Jobs, cancellations and what is said to everybody are signed, and come bare."""
 
 # --- device to station ---------------------------------------------------------------------------------------------
@@ -116,6 +139,9 @@ class Hello(Struct, frozen=True, tag="hello"):
     session: Session
     agent: Annotated[str, Meta(max_length=64)]
     grains: Grains
+    outbox: Outbox = b""
+    oldest: Sequence = 0
+    """No sequence below this will come from this outbox any more."""
 
 
 class Beat(Struct, frozen=True, tag="beat"):
@@ -135,14 +161,21 @@ class Gone(Struct, frozen=True, tag="gone"):
     why: Literal["lost", "stopped"] = "lost"
 
 
-class Running(Struct, frozen=True, tag="running"):
-    """The device has this job and it has started, or waits for its turn there."""
+class Running(Struct, frozen=True, tag="running", omit_defaults=True):
+    """The device has this job and it has started, or waits for its turn there.
+
+    ``away``: the job restarts the device, which may not be heard for so many seconds and answers then.
+    """
 
     jid: Jid
+    away: Annotated[float, Meta(ge=0, le=limits.RUN_LIMIT_MAX_SECONDS)] = 0.0
 
 
 class Return(Struct, frozen=True, kw_only=True, tag="return"):
-    """What one device says of one job. ``executions`` is how often this device ever ran this jid: 0 or 1."""
+    """What one device says of one job. ``executions`` is how often this device ever ran this jid: 0 or 1.
+
+    (``outbox``, ``sequence``) is its place in all that the device ever said; without one it is known by its job alone.
+    """
 
     jid: Jid
     fun: Annotated[str, Meta(max_length=130)]
@@ -152,6 +185,8 @@ class Return(Struct, frozen=True, kw_only=True, tag="return"):
     why: Why = ""
     duration: Annotated[float, Meta(ge=0)] = 0.0
     executions: Executions = 0
+    outbox: Outbox = b""
+    sequence: Sequence = 0
 
 
 class Reseal(Struct, frozen=True, tag="reseal"):
@@ -165,7 +200,7 @@ class EpochWanted(Struct, frozen=True, tag="epoch_wanted"):
     """The device lacks the newest group key."""
 
 
-Upward = Hello | Beat | Gone | Running | Return | Reseal | EpochWanted
+Upward = Hello | Beat | Gone | Running | Return | Reseal | EpochWanted | Question
 
 # --- station to station: items of the spool ------------------------------------------------------------------------
 

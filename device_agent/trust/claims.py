@@ -55,6 +55,7 @@ AUTHORITY: Final = -70035
 TLS_PORT: Final = -70036
 STATE: Final = -70037
 ADDRESSES: Final = -70038
+FILES: Final = -70039
 
 NAMES: dict[int, str] = {value: name.lower() for name, value in list(globals().items()) if isinstance(value, int)}
 

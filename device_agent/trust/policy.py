@@ -1,8 +1,8 @@
 """What a site may order of its devices without a master: the grants in its certificate, which each device enforces.
 
-    fun   globs of functions                     ("test.*", "state.apply")
+    fun   globs or classes of functions          ("looks", "state.apply")
     arg   for a glob of functions: what their arguments may be ({"state.apply": ("site/*", "test=*")})
-    org   for an origin, such as a Salt master: globs of functions it may order, instead of ``fun``
+    org   for an origin, such as a Salt master: globs or classes of what it may order, instead of ``fun``
     ttl   longest life of a job, in seconds       grp   groups that a job may be for
     devmax, devttl, offl                          how many devices; how long their certificates count beyond the
                                                   site's own; how long the site may be without a master
@@ -10,6 +10,8 @@
 An argument glob with a name, ``test=*``, is for the keyword argument of that name, any other for positional arguments.
 Where a function has argument globs, every argument must fit one; and as a function without its argument often does the
 most, there must be a positional one, unless the globs name none or the empty one stands among them.
+
+The classes, and what a grant must look like for functions that are as good as a shell, are in ``reach``.
 """
 
 from __future__ import annotations
@@ -23,8 +25,9 @@ from typing import Any, Final
 from device_agent.errors import Refused
 from device_agent.protocol import limits
 from device_agent.protocol.globs import compile_glob
+from device_agent.trust.reach import Custom, concerns, granted, no_custom, why_further
 
-DEFAULT_GRANTS: Final = ("test.*", "grains.*", "sys.*")
+DEFAULT_GRANTS: Final = ("looks",)
 """What a site gets unless somebody grants it more: it may look and not touch."""
 
 GLOBS_MAX: Final = 256
@@ -91,17 +94,27 @@ class SitePolicy:
 
 
 def check_function(
-    policy: SitePolicy, fun: str, arg: Sequence[Any], kwarg: Mapping[str, Any], *, origin: str = ""
+    policy: SitePolicy,
+    fun: str,
+    arg: Sequence[Any],
+    kwarg: Mapping[str, Any],
+    *,
+    origin: str = "",
+    custom: Custom = no_custom,
 ) -> None:
     """Whether the site may order this. Raises ``Refused`` (``not_granted``).
 
     ``origin`` is who wants it where that is not the site itself; an origin has what was granted to it and nothing else.
     """
-    if not _fits_one(fun, policy.org.get(origin, ()) if origin else policy.fun):
-        raise Refused("not_granted", f"{fun} to {origin}" if origin else fun)
-    for functions, globs in policy.arg.items():
-        if _matcher(functions)(fun):
-            _check_arguments(fun, arg, kwarg, globs)
+    given = (arg, kwarg)
+    shapes = [globs for functions, globs in policy.arg.items() if concerns(functions, fun, given, custom)]
+    terms = policy.org.get(origin, ()) if origin else policy.fun
+    if not any(granted(term, fun, given, spelled=bool(shapes), custom=custom) for term in terms):
+        with_what = why_further(fun, given)
+        call = f"{fun} with {with_what}" if with_what else fun
+        raise Refused("not_granted", f"{call} to {origin}" if origin else call)
+    for globs in shapes:
+        _check_arguments(fun, arg, kwarg, globs)
 
 
 def check_reach(policy: SitePolicy, *, group: str, seconds: float) -> None:

@@ -31,8 +31,9 @@ ALL: Final = "all"
 JOB_SKEW: Final = 120
 """Seconds by which a job may be past its expiry: clocks differ."""
 
-FUTURE_SECONDS: Final = 86_400
-"""Seconds by which a job may be ahead of this clock before one of the two is taken for wrong."""
+FUTURE_SECONDS: Final = 86_400 + JOB_SKEW
+"""Seconds by which a job may be ahead of this clock before one of the two is taken for wrong: a day, and what clocks
+differ by."""
 
 JOB_BYTES: Final = limits.MESSAGE_BYTES - 4096
 """Largest job: the hints beside it (a bitmap of every device) have to fit into the same message."""

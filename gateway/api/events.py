@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 from typing import Any
 
-from device_agent.clock import stamp
 from device_agent.errors import UsageInvalid
 from device_agent.protocol.messages import Event
-from gateway.api.operation import Answer, Asked, Operation, whole
+from gateway.api.event_stream import Wanted, server_sent, shown
+from gateway.api.operation import EVENT_STREAM, Answer, Asked, Operation, ServerSent, whole
 from gateway.bus import Bus
 
 HISTORY = 10_000
@@ -37,6 +38,7 @@ class EventsApi:
                     "follow": "true (default): then live ones, for ever",
                 },
                 stream=True,
+                server_sent=True,
             )
         ]
 
@@ -48,12 +50,15 @@ class EventsApi:
         if len(tag) > 512:
             raise UsageInvalid("the tag pattern is too long", where="tag", allowed="512 characters")
         history = whole(asked, "history", 0, HISTORY)
+        if EVENT_STREAM in asked.headers.get("accept", ""):
+            wanted = Wanted(tag, history, follow == "true", asked.headers.get("last-event-id", ""))
+            return ServerSent(server_sent(self._bus, wanted, self._stopping, KEEPALIVE_SECONDS))
         return self._events(tag, history, follow=follow == "true")
 
     async def _events(self, tag: str, history: int, *, follow: bool) -> AsyncIterator[Mapping[str, Any] | None]:
         with self._bus.subscribe(tag) as subscriber:
             for event in await self._bus.history(tag, history) if history else []:
-                yield _shown(event)
+                yield shown(event)
             # An empty line says that listening has begun.
             yield None
             told = 0
@@ -61,12 +66,9 @@ class EventsApi:
                 if subscriber.missed > told:
                     told = subscriber.missed
                     yield {"tag": "outstation/missed", "data": {"missed": told}, "_stamp": "", "site": ""}
-                try:
+                heard: Event | None = None
+                with suppress(TimeoutError):
                     async with asyncio.timeout(KEEPALIVE_SECONDS):
-                        yield _shown(await subscriber.queue.get())
-                except TimeoutError:
-                    yield None
-
-
-def _shown(event: Event) -> dict[str, Any]:
-    return {"tag": event.tag, "data": event.data, "_stamp": stamp(event.stamp), "site": event.site}
+                        heard = await subscriber.queue.get()
+                # Outside of the time limit: how long a slow reader takes to be told does not end his stream.
+                yield None if heard is None else shown(heard)

@@ -7,12 +7,11 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from device_agent.clock import stamp
-from device_agent.errors import Refused, UsageInvalid
-from device_agent.protocol import limits, tags
-from device_agent.protocol.messages import check_plain, encode_value
+from device_agent.protocol import limits
 from gateway.api.operation import Answer, Asked, Operation
 from gateway.audit.book import AuditBook
 from gateway.bus import Bus
+from gateway.event_words import check_fired
 from gateway.jobs.permission import Permission
 
 
@@ -56,46 +55,10 @@ class FireApi:
     async def _fire(self, asked: Asked) -> Answer:
         wanted: FireRequest = asked.body
         for fired in wanted.events:
-            _check(fired)
+            check_fired(fired.tag, fired.data)
         calls = [(fired.tag, fired.data) for fired in wanted.events]
         beside = await self._permission.firing(asked.operator, calls)
         events = [self._bus.event(tag, data) for tag, data in calls]
         await self._bus.accept(events, beside)
         self._audit.written()
         return {"events": [{"tag": each.tag, "_stamp": stamp(each.stamp), "site": each.site} for each in events]}
-
-
-def _check(fired: FiredEvent) -> None:
-    """Raises ``UsageInvalid`` for what nobody may fire, whoever he is."""
-    if not fired.tag.isprintable():
-        raise UsageInvalid(
-            "a tag is text without control characters",
-            error_id="event.tag",
-            where="tag",
-            found=ascii(fired.tag[:80]),
-            allowed="words with slashes between, as in site/door/opened",
-        )
-    if tags.is_own(fired.tag):
-        raise UsageInvalid(
-            "this tag belongs to the station itself, which fires it when it happens",
-            error_id="event.own_tag",
-            where="tag",
-            found=fired.tag[:80],
-            allowed=f"any that does not begin with {', '.join(f'{own}/' for own in tags.OWN)}",
-        )
-    try:
-        check_plain(fired.data)
-        size = len(encode_value(fired.data))
-    except (Refused, ValueError, OverflowError) as error:
-        raise UsageInvalid(
-            "the data of an event is what JSON can carry", error_id="event.data", where="data", found=str(error)
-        ) from None
-    if size > limits.EVENT_DATA_BYTES:
-        raise UsageInvalid(
-            "the data of an event is too large",
-            error_id="event.too_large",
-            where="data",
-            found=f"{size} bytes",
-            allowed=f"{limits.EVENT_DATA_BYTES} bytes, encoded as msgpack",
-            hint="fire where the data is to be found, and fetch it with a job",
-        )

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from device_agent import __version__
-from gateway.api.operation import Operation
+from gateway.api.operation import EVENT_STREAM, Operation
 from gateway.devices.policy import NEED_WORDS
 
 _ERROR = {
@@ -47,7 +47,8 @@ def document(operations: Sequence[Operation]) -> dict[str, Any]:
 
 
 def _described(operation: Operation, bodies: dict[type[Any], dict[str, Any]]) -> dict[str, Any]:
-    media = "text/plain" if operation.text else "application/x-ndjson" if operation.stream else "application/json"
+    media = ["text/plain" if operation.text else "application/x-ndjson" if operation.stream else "application/json"]
+    media += [EVENT_STREAM] if operation.server_sent else []
     error = {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}}
     described: dict[str, Any] = {
         "summary": operation.summary,
@@ -63,7 +64,7 @@ def _described(operation: Operation, bodies: dict[type[Any], dict[str, Any]]) ->
             ),
         ],
         "responses": {
-            str(operation.status): {"description": "done", "content": {media: {"schema": {}}}},
+            str(operation.status): {"description": "done", "content": {each: {"schema": {}} for each in media}},
             "400": {"description": "the request is wrong", **error},
             "401": {"description": "nobody knows who asks", **error},
             "403": {"description": "refused by policy", **error},

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
@@ -17,8 +18,13 @@ from gateway.audit.book import Deed
 from gateway.devices.policy import Need, Operator, not_allowed, without_file
 
 BODY_BYTES = 1024 * 1024
+_LOOK_AHEAD = r"(?!\\n)"
 NOTED = frozenset({"policy.role", "policy.rule", "policy.own_job"})
 """Refusals that whoever made them has put into the audit, with more than is known here."""
+
+EVENT_STREAM = "text/event-stream"
+
+Piece = TypeVar("Piece")
 
 _json = msgspec.json.Encoder()
 
@@ -31,6 +37,7 @@ class Asked:
     query: Mapping[str, str]
     body: Any
     operator: Operator
+    headers: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def user(self) -> str:
@@ -38,13 +45,21 @@ class Asked:
         return self.operator.name
 
 
-Answer = Mapping[str, Any] | AsyncIterator[Mapping[str, Any] | None] | str
+@dataclass(frozen=True)
+class ServerSent:
+    """A stream of server-sent events, each as the bytes that it is on the line."""
+
+    pieces: AsyncIterator[bytes]
+
+
+Answer = Mapping[str, Any] | AsyncIterator[Mapping[str, Any] | None] | ServerSent | str
 Handler = Callable[[Asked], Awaitable[Answer]]
 
 
 @dataclass(frozen=True)
 class Operation:
-    """One method on one path. ``query`` maps a parameter to its description; ``stream`` answers in JSON lines.
+    """One method on one path. ``query`` maps a parameter to its description; ``stream`` answers in JSON lines,
+    and with ``server_sent`` in server-sent events to whoever accepts them.
 
     ``needs`` is what who asks must be allowed to do: looking, for what only looks, and otherwise all, unless it is said
     here. With an ``action`` it is kept for the audit under this word, refused or done; ``own_row`` says that what was
@@ -59,6 +74,7 @@ class Operation:
     query: Mapping[str, str] = field(default_factory=dict)
     status: int = 200
     stream: bool = False
+    server_sent: bool = False
     text: bool = False
     needs: Need | None = None
     action: str = ""
@@ -88,6 +104,7 @@ class Operation:
                 query=dict(request.query_params),
                 body=await self._read(request),
                 operator=operator,
+                headers=request.headers,
             )
             answer = await self.handler(asked)
             if self.action and not self.own_row and door is not None:
@@ -101,6 +118,9 @@ class Operation:
         if isinstance(answer, Mapping):
             return Response(_json.encode(answer), self.status, media_type="application/json")
         still_may = (lambda: door.still_may(operator, self.need)) if door is not None else (lambda: True)
+        if isinstance(answer, ServerSent):
+            pieces, kept_out = _while_allowed(answer.pieces, still_may), {"Cache-Control": "no-store"}
+            return StreamingResponse(pieces, headers=kept_out, media_type=EVENT_STREAM)
         return StreamingResponse(_lines(answer, still_may), media_type="application/x-ndjson")
 
     async def _admit(self, operator: Operator, door: Door | None, request: Request) -> None:
@@ -144,12 +164,31 @@ class Operation:
         try:
             return msgspec.json.decode(raw or b"{}", type=self.body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise UsageInvalid(
-                "the request body is not what this operation takes",
-                where=self.path,
-                found=str(error),
-                allowed=f"JSON as in GET /openapi.json, {self.body.__name__}",
-            ) from None
+            raise _misfit(str(error), raw, self) from None
+
+
+def _misfit(words: str, raw: bytes, operation: Operation) -> UsageInvalid:
+    """The decoder's "Expected … - at `$.events[0].tag`" as an error that names the field and what it has."""
+    wanted, _, place = words.partition(" - at `$")
+    place = place.rstrip("`").removeprefix(".")
+    found, allowed = words, f"JSON as in GET /openapi.json, {getattr(operation.body, '__name__', '')}"
+    if place and wanted.startswith("Expected "):
+        found = _at(msgspec.json.decode(raw), place)
+        kind = wanted.removeprefix("Expected ").partition(", got ")[0].replace(_LOOK_AHEAD, "")
+        allowed = f"{kind.replace('`str`', 'text').replace('`', '')}; {allowed}"
+    return UsageInvalid(
+        "the request is not what this operation takes", where=place or operation.path, found=found, allowed=allowed
+    )
+
+
+def _at(value: Any, place: str) -> str:
+    """What stands at ``events[0].tag``, or as near to it as there is anything."""
+    for step in re.findall(r"[^.\[\]]+", place):
+        if isinstance(value, list) and step.isdigit() and int(step) < len(value):
+            value = value[int(step)]
+        elif isinstance(value, dict) and step in value:
+            value = value[step]
+    return repr(value)[:80]
 
 
 def whole(asked: Asked, name: str, default: int, most: int) -> int:
@@ -184,11 +223,16 @@ def failure(error: OutstationError) -> Response:
 async def _lines(
     answers: AsyncIterator[Mapping[str, Any] | None], still_may: Callable[[], bool]
 ) -> AsyncIterator[bytes]:
+    async for answer in _while_allowed(answers, still_may):
+        # None is a keepalive: an empty line, which readers skip.
+        yield b"\n" if answer is None else _json.encode(answer) + b"\n"
+
+
+async def _while_allowed(answers: AsyncIterator[Piece], still_may: Callable[[], bool]) -> AsyncIterator[Piece]:
     async for answer in answers:
         # Whose token was revoked while he listened hears no more of it.
         if not still_may():
             if isinstance(answers, AsyncGenerator):
                 await answers.aclose()
             return
-        # None is a keepalive: an empty line, which readers skip.
-        yield b"\n" if answer is None else _json.encode(answer) + b"\n"
+        yield answer

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import logging
 import pwd
 import socket
@@ -33,6 +32,7 @@ from gateway.api.openapi import document
 from gateway.api.operation import Asked, Operation, failure
 from gateway.devices.policy import Operator, without_file
 from gateway.devices.policy_file import own_user
+from gateway.socket_file import own_socket
 
 log = logging.getLogger(__name__)
 
@@ -212,41 +212,8 @@ class ApiServer(Part):
 
     def _claim(self) -> None:
         """Leave an unused socket file with the right mode at the path; the server keeps the mode it finds."""
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            if self._path.exists() and not self._path.is_socket():
-                raise FileExistsError(errno.EEXIST, "there is something else")
-            if self._path.exists():
-                with socket.socket(socket.AF_UNIX) as probe:
-                    probe.settimeout(1.0)
-                    probe.connect(str(self._path))
-                raise ConfigInvalid(
-                    "another station answers at this socket",
-                    where="socket",
-                    found=str(self._path),
-                    allowed="a path that no running station uses",
-                    hint="stop the other one, or set socket: in the settings",
-                )
-        except (ConnectionRefusedError, FileNotFoundError):
-            self._path.unlink(missing_ok=True)
-        except OSError as error:
-            raise self._unusable(error) from None
-        try:
-            with socket.socket(socket.AF_UNIX) as claim:
-                claim.bind(str(self._path))
+        with own_socket(self._path, what="the API's socket", setting="socket"):
             self._claimed = True
-            self._path.chmod(0o660)
-        except OSError as error:
-            raise self._unusable(error) from None
-
-    def _unusable(self, error: OSError) -> ConfigInvalid:
-        return ConfigInvalid(
-            "the API's socket cannot be made",
-            where="socket",
-            found=f"{self._path}: {error.strerror or error}",
-            allowed="a path of at most 107 bytes in a folder that this user may write",
-            hint="set socket: in the settings",
-        )
 
 
 async def _no_such_path(request: Request, _: Exception) -> Response:

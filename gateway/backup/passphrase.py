@@ -1,4 +1,4 @@
-"""The passphrase of a backup: typed on the terminal, or the one line of a file."""
+"""The passphrase of a file that is sealed with one: typed on the terminal, or the one line of a file."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ FILE_BYTES: Final = 4096
 _FILE_OPTION = "--passphrase-file"
 
 
-def new_passphrase(file: Path | None) -> bytes:
+def new_passphrase(file: Path | None, what: str = "backup") -> bytes:
     """A passphrase for a new backup, typed twice. Raises ``UsageInvalid`` for one that is too easy to guess."""
-    text = _in_file(file) if file is not None else _typed("passphrase of the backup: ")
+    text = _in_file(file) if file is not None else _typed(f"passphrase of the {what}: ")
     if len(text) < SHORTEST:
         raise UsageInvalid(
-            "this passphrase is too short: whoever has the backup can try as many as he likes",
+            f"this passphrase is too short: whoever has the {what} can try as many as he likes",
             error_id="backup.short_passphrase",
             found=f"{len(text)} characters",
             allowed=f"{SHORTEST} or more; six words drawn by lot are good ones",
@@ -33,9 +33,9 @@ def new_passphrase(file: Path | None) -> bytes:
     return _as_bytes(text)
 
 
-def known_passphrase(file: Path | None) -> bytes:
+def known_passphrase(file: Path | None, what: str = "backup") -> bytes:
     """The passphrase of a backup that is there. Raises ``UsageInvalid``."""
-    return _as_bytes(_in_file(file) if file is not None else _typed("passphrase of the backup: "))
+    return _as_bytes(_in_file(file) if file is not None else _typed(f"passphrase of the {what}: "))
 
 
 def _as_bytes(text: str) -> bytes:

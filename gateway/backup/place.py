@@ -11,9 +11,10 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from pathlib import Path
 from typing import Final
 
+from device_agent.durable import synced
 from device_agent.errors import ConfigInvalid, StationFailed
 from gateway.config import StationSettings
-from gateway.fleet.state_folder import held
+from gateway.fleet.state_folder import at_rest
 
 DEFAULT: Final = Path("/var/lib/outstation/gateway")
 LOCK: Final = "lock"
@@ -68,7 +69,7 @@ def workshop(state: Path) -> Iterator[Path]:
 
 def kept_still(state: Path) -> AbstractContextManager[None]:
     """No station runs here, and none starts meanwhile. Raises ``UsageInvalid`` when one does."""
-    return held(state, "systemctl stop outstation-gateway") if state.exists() else nullcontext()
+    return at_rest(state, "systemctl stop outstation-gateway") if state.exists() else nullcontext()
 
 
 def check_place(state: Path, *, force: bool) -> None:
@@ -159,15 +160,6 @@ def put_in_place(folder: Path, state: Path, stamp: str) -> Path | None:
             hint=f"ls -ld {state.parent} {state}; run it as root",
         ) from None
     return aside
-
-
-def synced(path: Path) -> None:
-    """A file, or the names in a folder, survive a power cut."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _owner_of(state: Path) -> tuple[int, int]:

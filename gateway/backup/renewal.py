@@ -14,10 +14,12 @@ from typing import Final
 
 from device_agent.clock import iso
 from device_agent.errors import ConfigInvalid
+from device_agent.protocol.jid import JidMaker
 from device_agent.protocol.messages import AuditRecord, encode
 from device_agent.trust.epochs import EPOCH_MAX, GROUP_KEY_BYTES
 from gateway.audit.book import bounded, keeping
 from gateway.backup.refusals import BackupRefused
+from gateway.downlinks.ssh_journal import HORIZON_ROW
 from gateway.spool.ledger import accepted
 from gateway.store.migrate import migrate
 
@@ -75,6 +77,9 @@ def renew_store(store: Path, told: Restoration) -> None:
         connection.execute("UPDATE station SET value = ? WHERE key = 'epoch'", (secrets.token_hex(8),))
         # By another name it is another store to them, and none that was copied.
         connection.execute("DELETE FROM marks")
+        # What SSH devices have run since the backup is remembered by nobody else: what is as old as this runs no more.
+        row = (HORIZON_ROW, f"restored {JidMaker().next(told.at)}")
+        connection.execute("INSERT OR REPLACE INTO station VALUES (?, ?)", row)
         # Nobody here knows what became of these: they are asked after and never started, and end as the rest did.
         connection.execute("UPDATE jobs SET deadline = accepted WHERE closed IS NULL")
         connection.execute(

@@ -16,6 +16,7 @@ from typing import BinaryIO
 
 from device_agent import __version__
 from device_agent.clock import Clock
+from device_agent.durable import synced
 from device_agent.errors import ConfigInvalid, StationFailed, UsageInvalid
 from gateway.backup.archive import Cost, SealedReader, SealedWriter, read_header
 from gateway.backup.contents import (
@@ -30,7 +31,7 @@ from gateway.backup.contents import (
     read_contents,
     written,
 )
-from gateway.backup.place import state_folder, synced, workshop
+from gateway.backup.place import state_folder, workshop
 from gateway.backup.settings_files import settings_files
 from gateway.backup.snapshot import Progress, devices_of, schema_of, take_snapshot
 from gateway.config import StationSettings

@@ -14,11 +14,11 @@ from types import TracebackType
 from typing import Any, Self
 
 from device_agent.errors import StationFailed
+from gateway.bench.ending import let_end
 
 SCRIPT = Path(__file__).with_name("reference.py")
 START_SECONDS = 20.0
 ROUND_SECONDS = 60.0
-STOP_SECONDS = 5.0
 LINE_BYTES = 64 * 1024
 
 
@@ -47,7 +47,7 @@ class Collector:
             self._answer(START_SECONDS)
         except BaseException:
             self._process.kill()
-            self._end()
+            let_end(self._process)
             raise
         return self
 
@@ -56,7 +56,7 @@ class Collector:
     ) -> None:
         if error is not None:
             self._running.kill()
-        self._end()
+        let_end(self._running)
 
     @property
     def pid(self) -> int:
@@ -118,14 +118,3 @@ class Collector:
 
     def _failed(self, found: str) -> StationFailed:
         return StationFailed("the reference failed, so there is no figure", error_id="bench.reference", found=found)
-
-    def _end(self) -> None:
-        process = self._running
-        for stream in (process.stdin, process.stdout):
-            if stream is not None:
-                stream.close()
-        try:
-            process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait(STOP_SECONDS)

@@ -12,14 +12,12 @@ from __future__ import annotations
 import json
 import secrets
 import signal
-import socket
 import sqlite3
 import time
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-
-import msgspec
+from typing import Any
 
 from device_agent.clock import Clock
 from device_agent.errors import EXIT_OK, StationFailed
@@ -32,16 +30,17 @@ from device_agent.trust.replay import next_seq
 from device_agent.trust.signed_job import ALL, SALT_BYTES, JobHeader, Order, seal_for_group
 from gateway.bench.collector import Collector
 from gateway.bench.figures import Measured, Used, middle, record, show
+from gateway.bench.repeats import repeated, stop_when_told
 from gateway.bench.usage import Usage, cpu_seconds, usages
+from gateway.bench.witness import Witness
 from gateway.broker.mosquitto import find_mosquitto, settings_text
-from gateway.cli.client import StationClient
 from gateway.cli.fleet_views import shown, site_token
 from gateway.cli.output import Output, standard_output
 from gateway.cli.text import safe
 from gateway.fleet.rehearsed import RehearsedFleet
 from gateway.fleet.station_files import StationFiles
 from gateway.jobs.collect import CONFIRM_SECONDS
-from gateway.rehearsal import Rehearsal, free_ports, join_token
+from gateway.rehearsal import Rehearsal, accepts, free_ports, join_token
 
 BENCH = "fanout"
 FUNCTION = "test.ping"
@@ -75,34 +74,6 @@ ANSWER_BYTES = 100
 REPORT_SECONDS = 30.0
 
 
-class Standing(msgspec.Struct, frozen=True):
-    """What the benchmark waits for at a station."""
-
-    present: int
-    jobs_open: int
-    spool_pending: int
-
-
-class Times(msgspec.Struct, frozen=True):
-    """When a job was taken and closed, by the master's clock, and what became of it."""
-
-    issued: float
-    closed: float | None
-    counts: dict[str, int]
-
-
-class Witness(StationClient):
-    """Asks a station for no more than a benchmark has to know."""
-
-    def standing(self) -> Standing:
-        """How the station stands."""
-        return self._ask("GET", "/station", Standing)
-
-    def times(self, jid: str) -> Times:
-        """When a job was taken and closed."""
-        return self._ask("GET", f"/jobs/{jid}", Times)
-
-
 @dataclass(frozen=True)
 class Timed:
     """Seconds of one measurement, and what each process used meanwhile."""
@@ -128,7 +99,7 @@ class Fanout:
 
     def start(self) -> None:
         """Start everything, and wait until every device is present at the master."""
-        self._say("starting a broker, a master and a gateway")
+        self._output.doing("starting a broker, a master and a gateway")
         self._start_broker()
         folder = self._rehearsal.folder
         self._fleet.add_master(MASTER, folder / MASTER, address=f"tcp://{HOST}:{self._sites_port}")
@@ -149,13 +120,13 @@ class Fanout:
     def repeat(self) -> Measured:
         """Measure ours and the reference once each. Raises ``StationFailed`` when any answer is missing."""
         if SITE not in self._rehearsal.children:
-            self._say("starting the gateway again")
+            self._output.doing("starting the gateway again")
             self._rehearsal.run_station(SITE, "gateway")
             self._wait_present()
-        self._say("measuring the whole system")
+        self._output.doing("measuring the whole system")
         self._job()
         ours = self._job()
-        self._say("measuring the reference")
+        self._output.doing("measuring the reference")
         # It would be served the answers too. It goes once it has confirmed all returns, so that none are sent again.
         self._wait_quiet()
         self._rehearsal.stop(SITE)
@@ -172,8 +143,7 @@ class Fanout:
 
     def clear(self) -> None:
         """Wipe the line of progress."""
-        if self._output.error_on_terminal:
-            self._output.clear_status_line()
+        self._output.done()
 
     def _start_broker(self) -> None:
         program = find_mosquitto()
@@ -184,13 +154,13 @@ class Fanout:
         doors = settings_text(HOST, self._port) + f"listener {self._enroll_port} {HOST}\n"
         settings.write_text(doors, encoding="utf-8")
         self._rehearsal.start("mosquitto", [program, "-c", str(settings)])
-        self._rehearsal.wait_until(lambda: _accepts(HOST, self._port), BROKER_SECONDS, "the broker accepts connections")
+        self._rehearsal.wait_until(lambda: accepts(HOST, self._port), BROKER_SECONDS, "the broker accepts connections")
 
     def _wait_present(self) -> None:
         def present() -> bool:
             time.sleep(LOOK_SECONDS)
             here, there = self._gateway.standing(), self._master.standing()
-            self._say(f"{there.present:,} of {self._devices:,} devices are present at the master")
+            self._output.doing(f"{there.present:,} of {self._devices:,} devices are present at the master")
             return here.present == there.present == self._devices and not here.spool_pending
 
         seconds = PRESENT_SECONDS + PRESENT_SECONDS_PER_DEVICE * self._devices
@@ -296,29 +266,22 @@ class Fanout:
     def _pids(self) -> dict[str, int]:
         return {_shown(name): child.process.pid for name, child in self._rehearsal.children.items()}
 
-    def _say(self, words: str) -> None:
-        if self._output.error_on_terminal:
-            self._output.status_line([(words, "dim")])
-
 
 def main(devices: int, repeat: int, as_json: bool) -> int:
     """Run the benchmark; the exit status. Raises ``StationFailed`` when any answer is missing."""
     output = standard_output()
     allow_open_files(devices)
-    # Stop what was started, also when the benchmark itself is told to stop.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    stop_when_told()
     params = {"devices": devices, "repeat": repeat, "function": FUNCTION}
-    repeats: list[Measured] = []
+
+    def lines(measured: Measured, **more: Any) -> list[dict[str, Any]]:
+        return [record(BENCH, params, measured, **more)]
+
     with Rehearsal() as rehearsal:
         fanout = Fanout(rehearsal, devices, output)
         try:
             fanout.start()
-            for number in range(1, repeat + 1):
-                repeats.append(fanout.repeat())
-                if as_json:
-                    output.json(record(BENCH, params, repeats[-1], median=False, number=number))
-                    output.flush()
+            repeats = repeated(output, repeat, fanout.repeat, lines if as_json else None)
         except StationFailed as error:
             if error.error_id.startswith("bench."):
                 # What the rehearsal itself gives up on comes with the logs already.
@@ -327,7 +290,8 @@ def main(devices: int, repeat: int, as_json: bool) -> int:
         finally:
             fanout.clear()
     if as_json:
-        output.json(record(BENCH, params, middle(repeats), median=True))
+        for line in lines(middle(repeats), median=True):
+            output.json(line)
     else:
         times = "once" if repeat == 1 else f"{repeat} times"
         show(output, f"one {FUNCTION} to {devices:,} devices, {times}, every answer ok", MEANING, repeats)
@@ -340,14 +304,6 @@ def _group_key(store: Path, kid: bytes) -> tuple[int, bytes]:
         found = connection.execute("SELECT epoch, key FROM epochs WHERE kid = ? ORDER BY epoch DESC", (kid,)).fetchone()
     assert found is not None
     return found[0], found[1]
-
-
-def _accepts(host: str, port: int) -> bool:
-    try:
-        socket.create_connection((host, port), timeout=1.0).close()
-    except OSError:
-        return False
-    return True
 
 
 def _shown(name: str) -> str:

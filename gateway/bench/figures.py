@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
@@ -64,6 +64,32 @@ def middle(repeats: Sequence[Measured]) -> Measured:
     )
 
 
+@dataclass(frozen=True)
+class Found:
+    """One part of one repeat, and what else is said of it."""
+
+    measured: Measured
+    more: dict[str, float] = field(default_factory=dict)
+    peers: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """The figures of others that were given the same to do."""
+
+
+Parts = Mapping[str, Found]
+
+
+def medians(repeats: Sequence[Parts]) -> dict[str, Found]:
+    """The median of each part, the worst part last."""
+    found = {}
+    for part in repeats[0]:
+        each = [one[part] for one in repeats]
+        found[part] = Found(
+            middle([one.measured for one in each]),
+            _medians_of([one.more for one in each]),
+            {name: _medians_of([one.peers[name] for one in each]) for name in each[0].peers},
+        )
+    return dict(sorted(found.items(), key=lambda entry: entry[1].measured.ratio))
+
+
 def record(bench: str, params: Mapping[str, Any], measured: Measured, **more: Any) -> dict[str, Any]:
     """The JSON object that every benchmark prints."""
     return {
@@ -112,6 +138,10 @@ def spread(seconds: Sequence[float]) -> str:
     if len(seconds) == 1:
         return f"{seconds[0]:.3f} s"
     return f"{median(seconds):.3f} s ({min(seconds):.3f}–{max(seconds):.3f})"
+
+
+def _medians_of(repeats: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    return {name: median(one[name] for one in repeats) for name in repeats[0]}
 
 
 def _median_of(seconds: Sequence[float | None]) -> float | None:

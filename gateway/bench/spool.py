@@ -7,17 +7,16 @@ What ``status`` costs is looked at after the first tenth and after the last.
 
 from __future__ import annotations
 
-import signal
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from device_agent.errors import EXIT_OK, StationFailed
-from gateway.bench.figures import MEBIBYTE, Measured, Used, middle, record, spread
+from gateway.bench.figures import MEBIBYTE, Found, Measured, Parts, Used, medians, middle, record, spread
+from gateway.bench.repeats import repeated, stop_when_told
 from gateway.bench.trust_process import Side
 from gateway.bench.usage import Usage
 from gateway.cli.output import Output, standard_output
@@ -37,14 +36,6 @@ MEANING = {
     "drain": "a full spool to the master's disk, confirmed and deleted; reference: ZeroMQ between two sqlite3",
     "status": "the ledger's counters with all items waiting; reference: the same with a tenth of them",
 }
-
-
-@dataclass(frozen=True)
-class Found:
-    """One part of one repeat, and what else is said of it."""
-
-    measured: Measured
-    more: dict[str, float] = field(default_factory=dict)
 
 
 class Repeat:
@@ -143,43 +134,26 @@ class Repeat:
 def main(items: int, repeat: int, as_json: bool) -> int:
     """Run the benchmark; the exit status. Raises ``StationFailed`` when anything is missing."""
     output = standard_output()
-    # Stop what was started, also when the benchmark itself is told to stop.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    stop_when_told()
     params = {"items": items, "repeat": repeat, "producers": PRODUCERS, "together": TOGETHER}
 
-    def say(words: str) -> None:
-        if output.error_on_terminal:
-            output.status_line([(words, "dim")])
+    def lines(found: Parts, **more: Any) -> list[dict[str, Any]]:
+        return [fields(part, params, one, **more) for part, one in found.items()]
 
-    repeats: list[dict[str, Found]] = []
+    def once() -> Parts:
+        with ExitStack() as stack:
+            return Repeat(stack, items, output.doing).run()
+
     try:
-        for number in range(1, repeat + 1):
-            with ExitStack() as stack:
-                repeats.append(Repeat(stack, items, say).run())
-            if as_json:
-                for part, found in repeats[-1].items():
-                    output.json(fields(part, params, found, median=False, number=number))
-                output.flush()
+        repeats = repeated(output, repeat, once, lines if as_json else None)
     finally:
-        if output.error_on_terminal:
-            output.clear_status_line()
+        output.done()
     if as_json:
-        for part, found in medians(repeats):
-            output.json(fields(part, params, found, median=True))
+        for line in lines(medians(repeats), median=True):
+            output.json(line)
     else:
         show(output, items, repeats)
     return EXIT_OK
-
-
-def medians(repeats: Sequence[Mapping[str, Found]]) -> list[tuple[str, Found]]:
-    """The median of each part, the worst part last."""
-    found = []
-    for part in MEANING:
-        each = [one[part] for one in repeats]
-        more = {name: median(one.more[name] for one in each) for name in each[0].more}
-        found.append((part, Found(middle([one.measured for one in each]), more)))
-    return sorted(found, key=lambda entry: entry[1].measured.ratio)
 
 
 def fields(part: str, params: Mapping[str, Any], found: Found, **more: Any) -> dict[str, Any]:
@@ -193,9 +167,9 @@ def fields(part: str, params: Mapping[str, Any], found: Found, **more: Any) -> d
     }
 
 
-def show(output: Output, items: int, repeats: Sequence[Mapping[str, Found]]) -> None:
+def show(output: Output, items: int, repeats: Sequence[Parts]) -> None:
     """The same for people."""
-    found = dict(medians(repeats))
+    found = medians(repeats)
     times = "once" if len(repeats) == 1 else f"{len(repeats)} times"
     output.line((f"{items:,} items, {times}, every one accepted, delivered and deleted", "bold"))
     numbers = ["ours", "reference", "ratio"]

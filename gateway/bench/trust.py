@@ -7,13 +7,13 @@ seconds are CPU seconds: nothing here waits for anything, and they hold on a bus
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
 from device_agent.errors import EXIT_OK, StationFailed
 from gateway.bench.figures import MEBIBYTE, Measured, Used, middle, record
+from gateway.bench.repeats import repeated, stop_when_told
 from gateway.bench.trust_process import OURS, REFERENCE, Side
 from gateway.cli.output import Output, standard_output
 
@@ -72,7 +72,7 @@ class Trust:
 
     def start(self) -> None:
         """Warm both up; the reference is told how long our byte strings are."""
-        self._say("starting")
+        self._output.doing("starting")
         sizes: dict[str, int] = {}
         for chain in CHAINS:
             sizes |= self._ours.ask(chain=chain, count=WARMING, frames=FRAMES, first=True)["sizes"]
@@ -86,7 +86,7 @@ class Trust:
         sides = [(self._ours, ours), (self._reference, reference)]
         for chain in CHAINS:
             for begun in range(0, self._devices, TURN):
-                self._say(f"{chain}: {begun:,} of {self._devices:,} devices")
+                self._output.doing(f"{chain}: {begun:,} of {self._devices:,} devices")
                 count = min(TURN, self._devices - begun)
                 for side, totals in sides:
                     totals.add(side.ask(chain=chain, count=count, frames=FRAMES, first=begun == 0)["parts"])
@@ -96,8 +96,7 @@ class Trust:
 
     def clear(self) -> None:
         """Wipe the line of progress."""
-        if self._output.error_on_terminal:
-            self._output.clear_status_line()
+        self._output.done()
 
     def _measured(self, part: str, ours: Totals, reference: Totals) -> Measured:
         expected = objects(part, self._devices)
@@ -120,34 +119,26 @@ class Trust:
             },
         )
 
-    def _say(self, words: str) -> None:
-        if self._output.error_on_terminal:
-            self._output.status_line([(words, "dim")])
-
 
 def main(devices: int, repeat: int, as_json: bool) -> int:
     """Run the benchmark; the exit status. Raises ``StationFailed`` when anything was not proven."""
     output = standard_output()
-    # Stop what was started, also when the benchmark itself is told to stop.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    stop_when_told()
     params = {"devices": devices, "repeat": repeat, "frames": FRAMES}
-    repeats: list[dict[str, Measured]] = []
+
+    def lines(found: Mapping[str, Measured], **more: Any) -> list[dict[str, Any]]:
+        return [fields(part, params, one, **more) for part, one in found.items()]
+
     with Side(*OURS) as ours, Side(*REFERENCE) as reference:
         trust = Trust(ours, reference, devices, output)
         try:
             trust.start()
-            for number in range(1, repeat + 1):
-                repeats.append(trust.repeat())
-                if as_json:
-                    for part, measured in repeats[-1].items():
-                        output.json(fields(part, params, measured, median=False, number=number))
-                    output.flush()
+            repeats = repeated(output, repeat, trust.repeat, lines if as_json else None)
         finally:
             trust.clear()
     if as_json:
-        for part, measured in medians(repeats):
-            output.json(fields(part, params, measured, median=True))
+        for line in lines(dict(medians(repeats)), median=True):
+            output.json(line)
     else:
         show(output, devices, repeats)
     return EXIT_OK

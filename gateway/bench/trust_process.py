@@ -13,10 +13,10 @@ from types import TracebackType
 from typing import Any, Self
 
 from device_agent.errors import StationFailed
-from gateway.bench.usage import Usage, usage_of
+from gateway.bench.ending import let_end
+from gateway.bench.usage import Usage, rss_bytes, usage_of
 
 ANSWER_SECONDS = 120.0
-STOP_SECONDS = 5.0
 
 OURS = ("outstation", ["-m", "gateway.bench.trust_product"])
 # -I: an isolated interpreter sees neither the folder it was started in nor the user's packages.
@@ -27,12 +27,18 @@ class Side:
     """A running side: a line of JSON asks, and one answers. Entering the context starts it, leaving it ends it."""
 
     def __init__(
-        self, name: str, arguments: Sequence[str], *, bench: str = "trust", answer_seconds: float = ANSWER_SECONDS
+        self,
+        name: str,
+        arguments: Sequence[str],
+        *,
+        bench: str = "trust",
+        answer_seconds: float = ANSWER_SECONDS,
+        python: str = sys.executable,
     ) -> None:
         self.name = name
         self._bench = bench
         self._answer_seconds = answer_seconds
-        self._command = [sys.executable, *arguments]
+        self._command = [python, *arguments]
         self._process: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Self:
@@ -48,14 +54,7 @@ class Side:
         process = self._running
         if error is not None:
             process.kill()
-        for stream in (process.stdin, process.stdout):
-            if stream is not None:
-                stream.close()
-        try:
-            process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait(STOP_SECONDS)
+        let_end(process)
 
     @property
     def usage(self) -> Usage:
@@ -66,6 +65,11 @@ class Side:
     def peak_rss_bytes(self) -> int:
         """The most memory it has had."""
         return self.usage.peak_rss_bytes
+
+    @property
+    def rss_bytes(self) -> int:
+        """Its memory that is in RAM now."""
+        return rss_bytes(self._running.pid)
 
     def ask(self, **asked: Any) -> Mapping[str, Any]:
         """What it answers. Raises ``StationFailed`` when it names an error, ends, or says nothing for too long."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -47,6 +48,14 @@ def usage_of(pid: int) -> Usage:
             return Usage(cpu_seconds(pid), int(line.split()[1]) * KIBIBYTE)
     # A process that has ended and was not waited for has no memory any more.
     raise _ended(pid)
+
+
+def rss_bytes(pid: int) -> int:
+    """Memory of a process that is in RAM now (proc(5), statm). Raises ``StationFailed`` when it has ended."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]) * resource.getpagesize()
+    except OSError:
+        raise _ended(pid) from None
 
 
 def usages(pids: Mapping[str, int]) -> dict[str, Usage]:

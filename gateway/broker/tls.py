@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import ipaddress
-import os
 import socket
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
@@ -24,6 +23,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from device_agent.clock import Clock
+from device_agent.durable import replace_private
 from device_agent.errors import ConfigInvalid
 
 AUTHORITY_FILE: Final = "broker-authority.pem"
@@ -114,15 +114,7 @@ class TlsAuthority:
             .add_extension(_usage(key_cert_sign=True), critical=True)
             .sign(key, hashes.SHA256())
         )
-        fresh = self._path.with_suffix(".new")
-        fresh.unlink(missing_ok=True)
-        # Written beside and renamed: a crash in between leaves no half of it.
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(_private_pem(key) + certificate.public_bytes(serialization.Encoding.PEM))
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(self._path)
+        replace_private(self._path, _private_pem(key) + certificate.public_bytes(serialization.Encoding.PEM))
         self._key, self._certificate = key, certificate
 
     def _builder(

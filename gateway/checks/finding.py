@@ -44,11 +44,26 @@ class Facts(Protocol):
     def disk_is_full(self) -> bool:
         """Whether the room that was kept for a full disk is in use."""
 
+    def cache_full(self) -> str:
+        """Why the last file for which room was wanted in the cache had none; empty when it had."""
+
     def twins(self) -> list[dict[str, Any]]:
         """What masters say of another gateway with a copy of this store."""
 
     def damage(self) -> dict[str, Any] | None:
         """What became of a store that was damaged; None when it was not."""
+
+    def ssh_secrets_lost(self) -> list[str]:
+        """SSH devices whose secrets cannot be opened with the keys of this station."""
+
+    def engines_failing(self) -> list[tuple[str, str]]:
+        """Engines that end again and again: name, and why."""
+
+    async def schedule_failing(self) -> list[tuple[str, str]]:
+        """Entries of the schedule whose last run failed: name, and why."""
+
+    def returners_failing(self) -> list[tuple[str, str]]:
+        """Returners whose last attempt was in vain: name, and why."""
 
     def now(self) -> float:
         """The time that counts, in seconds since 1970."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gateway.checks import beacons
 from gateway.checks.finding import Facts, Finding
 
 NAMED = 20
@@ -9,7 +10,7 @@ NAMED = 20
 
 async def check(facts: Facts) -> list[Finding]:
     """A finding for each reason and peer, most frequent first."""
-    refused = facts.refusals()
+    refused = [each for each in facts.refusals() if each[1] not in beacons.WORDS]
     if not refused:
         return [Finding(check="refusals", severity="ok", finding="nothing was refused since the start")]
     return [
@@ -33,6 +34,16 @@ def _words(link: str, reason: str) -> tuple[str, str]:
         return (
             "a device came with a token that does not let it in",
             "outstation keys token list; make another for a device that may come, look who has the old one",
+        )
+    if link == "files":
+        return (
+            "a file did not come, or not as it was promised; other files were served",
+            "outstation files cache; docs/files.md says what each reason is",
+        )
+    if link.startswith("questions_of_"):
+        return (
+            "it asked for what it does not get, and was told why; others were answered",
+            "look at that peer's job: docs/files.md, docs/mine.md and docs/pillar.md name the reasons",
         )
     return (
         "these bytes were not an acceptable message; nothing else was affected",

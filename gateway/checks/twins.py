@@ -25,25 +25,28 @@ async def check(facts: Facts) -> list[Finding]:
         if site.get("twin")
     ]
     name = (await facts.station_view())["name"]
-    for view in facts.twins():
-        if view["fenced"]:
-            findings.append(
-                Finding(
-                    check="twins",
-                    severity="error",
-                    finding="this gateway is fenced: another one with a copy of its store is connected",
-                    meaning=f"{_MEANING}; this one goes on by itself and keeps what it has",
-                    fix=f"stop the other one and, on the master: outstation sites unfence {name}",
-                )
+    told = facts.twins()
+    if fences := [view for view in told if view["fenced"]]:
+        # Each master has a fence of its own.
+        where = "the master" if len(fences) == 1 else "each master"
+        findings.append(
+            Finding(
+                check="twins",
+                severity="error",
+                finding="this gateway is fenced: another one with a copy of its store is connected",
+                meaning=f"{_MEANING}; this one goes on by itself and keeps what it has",
+                fix=f"stop the other one and, on {where}: outstation sites unfence {name}",
             )
-        elif view["twin"]:
-            findings.append(
-                Finding(
-                    check="twins",
-                    severity="error",
-                    finding=f"another gateway with a copy of this store came to the master from {view['twin']}",
-                    meaning=_MEANING,
-                    fix="stop the other one; it is fenced and does no harm to what the master has",
-                )
+        )
+    addresses = sorted({str(view["twin"]) for view in told if view["twin"] and not view["fenced"]})
+    if addresses:
+        findings.append(
+            Finding(
+                check="twins",
+                severity="error",
+                finding=f"another gateway with a copy of this store came to the master from {', '.join(addresses)}",
+                meaning=_MEANING,
+                fix="stop the other one; it is fenced and does no harm to what the master has",
             )
+        )
     return findings

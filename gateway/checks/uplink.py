@@ -59,6 +59,7 @@ def _fix(view: Mapping[str, Any], last_error: str, state: str) -> str:
         " outstation gateway join TOKEN",
         "pending": f"on the master: {accept}",
         "rejected": f"on the master: {accept} --fingerprint {view['fingerprint']}",
+        "fenced": f"on the master, if this gateway is the right one: outstation sites unfence {view['name']}",
         "denied": f"on the master, if this gateway replaces the other: outstation keys reject {view['name']},"
         f" then {accept} --fingerprint {view['fingerprint']}",
     }

@@ -15,17 +15,22 @@ from device_agent.errors import UsageInvalid
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhd])\Z", re.ASCII)
+NUMBER = re.compile(r"[0-9]{1,6}", re.ASCII)
 NAMED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(?!=)(.*)\Z", re.DOTALL)
 
 
-def duration(text: str, longest: float = math.inf) -> float:
+def duration(option: str, text: str, longest: float = math.inf) -> float:
     """Seconds from ``30s``, ``5m``, ``2h`` or ``1d``. Raises ``UsageInvalid``, also for more than the longest."""
     match = DURATION.match(text)
-    if match is None or float(match[1]) <= 0:
-        raise UsageInvalid(f"a length of time is written like 30s, 5m, 2h or 1d; found {text!r}")
-    seconds = float(match[1]) * UNITS[match[2]]
-    if seconds > longest:
-        raise UsageInvalid(f"at most {written(longest)}; found {text!r}")
+    seconds = float(match[1]) * UNITS[match[2]] if match is not None else 0.0
+    if not 0 < seconds <= longest:
+        raise UsageInvalid(
+            f"this is too long for {option}" if seconds > longest else f"{option} takes a length of time",
+            found=repr(text),
+            allowed="a number and a unit: 30s, 5m, 2h or 1d"
+            + (f"; at most {written(longest)}" if longest < math.inf else ""),
+            hint=f"{option} {text}m" if NUMBER.fullmatch(text) and 0 < float(text) * UNITS["m"] <= longest else None,
+        )
     return seconds
 
 
@@ -60,8 +65,11 @@ def value(text: str) -> Any:
     if text == "None":
         return None
     try:
-        parsed = yaml.safe_load(text)
+        parsed = read(text)
     except (yaml.YAMLError, ValueError, RecursionError):
+        return text
+    if (isinstance(parsed, float) and repr(parsed) != text) or (isinstance(parsed, int) and text.startswith("+")):
+        # A version such as 1.10, and an offset such as +0530; where a number is wanted the device makes one of it.
         return text
     if "#" in text and (parsed is None or isinstance(parsed, str)):
         return text
@@ -75,10 +83,32 @@ def value(text: str) -> Any:
         raise UsageInvalid("an argument contains itself", found=text) from None
 
 
+def read(text: str) -> Any:
+    """YAML as Salt reads it: ``0644`` is 644, the digits of a mode, where YAML has 420. Raises as YAML does."""
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        def integer(self, node: yaml.ScalarNode) -> int | str:
+            digits = self.construct_scalar(node)
+            if re.fullmatch(r"0[0-9]+", digits):
+                return int(digits)
+            # A time of day, a name of digits, an offset such as -0600: nobody typed a number.
+            return digits if re.search("[:_]|^[-+]0[0-9]", digits) else self.construct_yaml_int(node)
+
+    Loader.add_constructor("tag:yaml.org,2002:int", Loader.integer)
+    loader = Loader(text)
+    try:
+        return loader.get_single_data()
+    finally:
+        loader.dispose()
+
+
 def carried(parsed: object) -> bool:
-    """Whether JSON can carry it: no dates, sets, bytes, infinities."""
+    """Whether a message can carry it: no dates, sets, bytes, infinities, and no integer past 64 bits, such as a jid."""
     if isinstance(parsed, float):
         return math.isfinite(parsed)
+    if isinstance(parsed, int):
+        return -(2**63) <= parsed < 2**64
     if isinstance(parsed, list):
         return all(map(carried, parsed))
     if isinstance(parsed, dict):
@@ -86,4 +116,4 @@ def carried(parsed: object) -> bool:
             if not isinstance(key, str):
                 raise UsageInvalid(f"a key in an argument must be text: write '{key}' in quotes, found {key!r}")
         return all(map(carried, parsed.values()))
-    return parsed is None or isinstance(parsed, (str, bool, int))
+    return parsed is None or isinstance(parsed, str)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from device_agent.clock import iso
-from device_agent.errors import EXIT_OK, UsageInvalid
+from device_agent.errors import EXIT_OK
 from gateway.cli.arguments import duration
 from gateway.cli.command import ASKING, HelpText, invocation, noun, verb
 from gateway.cli.text import safe
@@ -214,10 +214,7 @@ def _query(
     site: str | None,
     verdict: str | None,
 ) -> dict[str, Any]:
-    try:
-        moment = None if since is None else output.now() - duration(since)
-    except UsageInvalid as error:
-        raise typer.BadParameter(error.what, param_hint="--since") from None
+    moment = None if since is None else output.now() - duration("--since", since)
     return {
         "user": user,
         "device": device,

@@ -67,12 +67,12 @@ def main(arguments: Sequence[str]) -> int:
 
 def _obey(typed: argparse.Namespace) -> int:
     if typed.verb == "run":
-        from device_agent import agent
+        from device_agent import running
 
-        return agent.main(typed.config)
+        return running.main(typed.config)
 
     from device_agent import membership
 
     if typed.verb == "show":
         return membership.show(typed.config)
-    return membership.join(typed.config, typed.token, typed.token_file, duration(typed.wait))
+    return membership.join(typed.config, typed.token, typed.token_file, duration("--wait", typed.wait))

@@ -18,7 +18,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from device_agent.errors import NotFound, NotRunning, OutstationError, PolicyRefused, StationFailed, UsageInvalid
-from gateway.cli import key_views, views
+from gateway.cli import call_views, key_views, views
 from gateway.cli.remote import Remote
 
 RUN_DIRECTORY = Path("/run/outstation")
@@ -138,6 +138,12 @@ class StationClient:
         for line in self._lines(f"/jobs/{quote(jid, safe='')}/watch", {}):
             yield _decoded(decoder, line)
 
+    def called(self, jid: str) -> Generator[call_views.CallView, None, None]:
+        """A call when it has ended; nothing when the station stops before that. Raises ``NotRunning``."""
+        decoder = msgspec.json.Decoder(call_views.CallView)
+        for line in self._lines(f"/calls/{quote(jid, safe='')}/watch", {}):
+            yield _decoded(decoder, line)
+
     def devices(self, query: Mapping[str, Any], limit: int | None = None) -> Iterator[views.DeviceView]:
         """Devices, page by page, at most ``limit``."""
         after: str | int | None = None
@@ -155,6 +161,11 @@ class StationClient:
         """The device of this id; more than one when sites share the id. Raises ``NotFound``."""
         path = f"/devices/{quote(device, safe='')}"
         return self._ask("GET", path, views.DevicePage, query={"site": site}).devices
+
+    def pillar(self, device: str, site: str | None, env: str | None) -> list[views.PillarView]:
+        """The pillar of the device of this id; more than one when sites share the id. Raises ``NotFound``."""
+        path = f"/devices/{quote(device, safe='')}/pillar"
+        return self._ask("GET", path, views.PillarPage, query={"site": site, "env": env}).pillars
 
     def sites(self) -> list[views.SiteView]:
         """Every site."""

@@ -65,6 +65,22 @@ def functions() -> list[str]:
     return list(names())
 
 
+def runner_functions(context: typer.Context) -> list[str]:
+    """The runners of a station."""
+    return _offered(context, lambda client: _called(client, "runner"))
+
+
+def wheel_functions(context: typer.Context) -> list[str]:
+    """The wheels of a station."""
+    return _offered(context, lambda client: _called(client, "wheel"))
+
+
+def _called(client: StationClient, kind: str) -> Iterable[str]:
+    from gateway.cli.call_views import FunctionPage
+
+    return [each.fun for each in client.ask("GET", "/calls/functions", FunctionPage, query={"kind": kind}).functions]
+
+
 def _offered(context: typer.Context, ask: Callable[[StationClient], Iterable[str]]) -> list[str]:
     from gateway.cli.meant import meant
 

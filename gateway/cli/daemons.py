@@ -110,9 +110,9 @@ def run_gateway(config: Config = GATEWAY_CONFIG) -> int:
 
 def run_agent(config: Config = AGENT_CONFIG) -> int:
     """Run an agent until it is stopped."""
-    from device_agent import agent
+    from device_agent import running
 
-    return agent.main(config)
+    return running.main(config)
 
 
 def join_site(
@@ -126,7 +126,7 @@ def join_site(
     """Join a site."""
     from device_agent import membership
 
-    return membership.join(config, token, token_file, duration(wait))
+    return membership.join(config, token, token_file, duration("--wait", wait))
 
 
 def show_device(config: Config = AGENT_CONFIG) -> int:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from device_agent.errors import EXIT_OK, UsageInvalid
-from gateway.cli.arguments import carried
+from gateway.cli.arguments import carried, read
 from gateway.cli.command import ASKING, HelpText, invocation, verb
 from gateway.cli.text import safe
 
@@ -40,9 +40,12 @@ def fire(
 ) -> int:
     """Fire one event; the station's stamp."""
     output = invocation(context).output
-    fired = invocation(context).client().fire(tag, mapping(data))
+    from msgspec.structs import replace
+
+    carried_data = mapping(data)
+    fired = invocation(context).client().fire(tag, carried_data)
     if as_json:
-        output.record("event", fired)
+        output.record("event", replace(fired, data=carried_data))
     else:
         output.line("\t".join([safe(fired.stamp), safe(fired.site or "-"), safe(fired.tag)]))
     return EXIT_OK
@@ -53,13 +56,18 @@ def mapping(text: str) -> dict[str, Any]:
     import yaml
 
     try:
-        found = yaml.safe_load(text)
+        found = read(text)
         if isinstance(found, dict) and carried(found):
             return found
+        what = "the data of an event is a mapping of what JSON can carry"
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        place = f" (line {mark.line + 1}, column {mark.column + 1})" if mark is not None else ""
+        what = f"the data of an event cannot be read: {error.problem}{place}"
     except (yaml.YAMLError, ValueError, RecursionError):
-        pass
+        what = "the data of an event cannot be read"
     raise UsageInvalid(
-        "the data of an event is a mapping of what JSON can carry",
+        what,
         where="DATA",
         found=text[:200],
         allowed="YAML or JSON, as in '{door: north, badge: 4711}'",

@@ -7,22 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from device_agent.clock import iso
-from device_agent.errors import EXIT_CONFIG, EXIT_NOT_ALL_OK, EXIT_OK, EXIT_USAGE
+from device_agent.errors import EXIT_OK
+from gateway.cli import fleet_release
 from gateway.cli.command import ASKING, HelpText, invocation, noun, verb
+from gateway.cli.fleet_words import EXITS, FOLDER, Folder, Keys, say_progress
 from gateway.cli.text import safe
 
 if TYPE_CHECKING:
     from gateway.cli.output import Output
-    from gateway.fleet.ceremony import Progress
     from gateway.fleet.root_keys import RootKey
 
-EXITS = {
-    EXIT_OK: "done",
-    EXIT_NOT_ALL_OK: "a file could not be written",
-    EXIT_USAGE: "the command line is wrong, or a key, a file or a name is another one than it should be",
-    EXIT_CONFIG: "a file is damaged",
-}
 ROOT_KEY_WORDS = (
     "Take each key file to an offline medium of its own, each in other hands, and delete it here.",
     "Two of the three sign every change: a master more or less, another root key, and a renewal once a year.",
@@ -46,14 +40,7 @@ app = noun(
     )
 )
 
-Folder = Annotated[Path, typer.Option(metavar="DIR", help="the folder of the ceremony")]
-Keys = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--key", metavar="FILE", help="a root key to sign with; may be repeated (default: those in the folder)"
-    ),
-]
-FOLDER = Path("fleet")
+app.add_typer(fleet_release.app, name="release")
 
 INIT = HelpText(
     purpose="Make a fleet: three root keys, each in a file of its own, and the first root list.",
@@ -99,7 +86,7 @@ ADD = HelpText(
     "with the one it shows there, or give that one: then nothing is signed for another.",
     examples=[
         ("outstation fleet add-master central.master", "signed by the keys in the folder"),
-        ("outstation fleet add-master central.master --root-shell", "one that may order cmd.* everywhere"),
+        ("outstation fleet add-master central.master --root-shell", "one that may run and change anything everywhere"),
     ],
     exits=EXITS,
 )
@@ -109,7 +96,9 @@ ADD = HelpText(
 def add_master(
     context: typer.Context,
     description: Annotated[str, typer.Argument(metavar="DESCRIPTION", help="the line, or a file with it")],
-    root_shell: Annotated[bool, typer.Option("--root-shell", help="it may also order cmd.*")] = False,
+    root_shell: Annotated[
+        bool, typer.Option("--root-shell", help="it may also order what is as good as a root shell")
+    ] = False,
     expected: Annotated[
         str | None, typer.Option("--fingerprint", metavar="FINGERPRINT", help="what the master shows (default: any)")
     ] = None,
@@ -135,7 +124,7 @@ def add_master(
         )
     progress = Ceremony(folder).add_master(master, key or [], output.now(), root_shell=root_shell)
     output.facts([("master", safe(master.name)), ("fingerprint", fingerprint(master.sig))])
-    _say_progress(output, progress)
+    say_progress(output, progress)
     return EXIT_OK
 
 
@@ -161,7 +150,7 @@ def drop_master(
     from gateway.fleet.ceremony import Ceremony
 
     output = invocation(context).output
-    _say_progress(output, Ceremony(folder).drop_master(name, key or [], output.now()))
+    say_progress(output, Ceremony(folder).drop_master(name, key or [], output.now()))
     return EXIT_OK
 
 
@@ -191,7 +180,7 @@ def rotate(
     output = invocation(context).output
     progress, fresh = Ceremony(folder).rotate(replace or [], key or [], output.now())
     _say_keys(output, fresh)
-    _say_progress(output, progress)
+    say_progress(output, progress)
     if fresh:
         output.note("take the new key file to an offline medium of its own, and delete it here")
     return EXIT_OK
@@ -216,7 +205,7 @@ def add_signature(context: typer.Context, key: Keys = None, folder: Folder = FOL
     """Sign the unfinished root list."""
     from gateway.fleet.ceremony import Ceremony
 
-    _say_progress(invocation(context).output, Ceremony(folder).add_signatures(key or []))
+    say_progress(invocation(context).output, Ceremony(folder).add_signatures(key or []))
     return EXIT_OK
 
 
@@ -279,7 +268,7 @@ def publish(
 SIGN_SITE = HelpText(
     purpose="Certify a site with the offline authority of a standalone fleet, and write the bundle for it.",
     details="REQUEST is the line that `outstation gateway init` prints, or a file with it. A site may look and not "
-    "touch (test.*, grains.*, sys.*) unless more is granted, to itself or to an origin such as a Salt master.",
+    "touch (the class looks) unless more is granted, to itself or to an origin such as a Salt master.",
     examples=[
         ("outstation fleet sign-site lisbon.request", "writes lisbon.bundle"),
         ("outstation fleet sign-site lisbon.request --grant 'cmd.*' --origin salt", "what its Salt master may order"),
@@ -336,22 +325,3 @@ def _say_keys(output: Output, keys: list[RootKey]) -> None:
     from gateway.fleet.root_keys import described
 
     output.facts([(key.name, safe(f"{key.path}  {described(key).partition(' ')[2].strip('()')}")) for key in keys])
-
-
-def _say_progress(output: Output, progress: Progress) -> None:
-    root = progress.root
-    output.facts(
-        [
-            ("root list", safe(f"{progress.file}, version {root.version}")),
-            ("dated", f"{iso(root.issued)} by the clock of this machine: see that it is right"),
-            ("signed by", ", ".join(progress.signed_by)),
-        ]
-    )
-    if progress.complete:
-        output.note(f"complete; carry {safe(str(progress.file))} to the masters:")
-        output.note("  one that runs:              outstation fleet publish root-lists")
-        output.note("  one that never ran:         outstation master init --root-list root-lists")
-        return
-    for words in progress.missing:
-        output.note(("not finished", "yellow"), f": it needs {words}")
-    output.note("next:  outstation fleet add-signature --key FILE")

@@ -67,6 +67,7 @@ def root_facts(chain: Sequence[bytes]) -> Facts:
         ("signed by", f"{', '.join(sorted(signatures))} ({root.threshold} of {len(root.roots)} needed)"),
         *((names[public], fingerprint(public)) for public in root.roots),
         *_masters(root),
+        *(("release key", fingerprint(public)) for public in root.releases),
     ]
 
 

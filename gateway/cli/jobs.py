@@ -19,6 +19,16 @@ if TYPE_CHECKING:
 
 JID_EXAMPLE = "20261121031500000000"
 TARGET_CELLS = 40
+LETTERS = {
+    "grain": "-G ",
+    "grain_pcre": "-P ",
+    "compound": "-C ",
+    "pcre": "-E ",
+    "list": "-L ",
+    "ipcidr": "-S ",
+    "range": "-R ",
+    "nodegroup": "-N ",
+}
 
 app = noun(
     HelpText(
@@ -44,7 +54,7 @@ LIST = HelpText(
             "jid": "the job's id, which is also its time of issue in UTC",
             "state": "open, held until it is released, closed, or cancelled and not yet closed",
             "function": "what was run",
-            "target": "on which devices, with the letter of its kind",
+            "target": "on which devices as it was typed, with the letter of its kind",
             "user": "who asked",
             "expected": "how many devices are meant, as far as sites have said",
             "outcomes": "how many ended how; waiting are those without an outcome",
@@ -144,9 +154,11 @@ def show(
             ("jid", safe(job.jid)),
             ("state", state_word(job)),
             ("function", " ".join([safe(job.fun), *arguments])),
+            *([("typed", f"{safe(job.typed)} ({safe(job.typed_type)})")] if job.typed else []),
             ("target", f"{safe(job.tgt)} ({safe(job.tgt_type)})"),
             ("user", safe(job.user or "-")),
             *([("why", safe(job.why))] if job.why else []),
+            *([("files of", safe(job.commits))] if job.commits else []),
             ("origin", safe(job.origin or "-")),
             ("issued", output.time(job.issued, "-")),
             ("expires", f"{'-' if job.expires is None else iso(job.expires)}, late devices: {safe(job.late)}"),
@@ -260,7 +272,7 @@ def site_words(site: SiteProgress) -> str:
 
 
 def target_words(job: JobView) -> str:
-    """A target as it is typed, cut where a list is long."""
-    letters = {"grain": "-G ", "compound": "-C ", "pcre": "-E ", "list": "-L "}
-    words = letters.get(job.tgt_type, "") + safe(job.tgt)
+    """A target as it was typed, cut where a list is long."""
+    tgt, kind = (job.typed, job.typed_type) if job.typed else (job.tgt, job.tgt_type)
+    words = LETTERS.get(kind, "") + safe(tgt)
     return words if len(words) <= TARGET_CELLS else f"{words[: TARGET_CELLS - 1]}…"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from device_agent.clock import iso
-from device_agent.errors import EXIT_OK, UsageInvalid
+from device_agent.errors import EXIT_OK
 from device_agent.protocol import limits
 from gateway.cli import completion
 from gateway.cli.arguments import duration
@@ -86,10 +86,7 @@ def new(
     from gateway.cli.key_client import KeyClient
 
     output = invocation(context).output
-    try:
-        seconds = duration(how_long, limits.JOIN_TOKEN_SECONDS)
-    except UsageInvalid as error:
-        raise typer.BadParameter(error.what, param_hint="--for") from None
+    seconds = duration("--for", how_long, limits.JOIN_TOKEN_SECONDS)
     _refuse_taken(png, svg, count)
     wish = {"uses": uses, "serial": serial, "seconds": seconds, "name": name, "address": address, "count": count}
     tokens = KeyClient(invocation(context).client()).new_tokens(wish)

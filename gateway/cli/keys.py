@@ -99,7 +99,8 @@ def list_keys(
     if as_json:
         return EXIT_OK
     if not output.table(COLUMNS, rows):
-        output.note("no keys: nobody has knocked yet")
+        chosen = state or sites or devices
+        output.note("no such keys; all: outstation keys list" if chosen else "no keys: nobody has knocked yet")
     if station is not None:
         output.note(f"this station's public key:  {safe(station.public_key)}")
         output.note(f"             fingerprint:  {safe(station.fingerprint)}")

@@ -25,6 +25,8 @@ class Meant:
     api: str | None = None
     token_file: Path | None = None
     authorities: Path | None = None
+    typed: bool = False
+    """Before the command, and not by the environment."""
 
     def client(self, timeout_seconds: float) -> StationClient:
         """The client of this station. Raises ``UsageInvalid``, ``NotRunning`` and ``PolicyRefused``."""
@@ -42,9 +44,10 @@ def meant(typed: Mapping[str, Any], environment: Mapping[str, str] = os.environ)
     from device_agent.errors import UsageInvalid
 
     socket, api = typed.get("socket"), typed.get("api")
+    by_hand = bool(socket or api)
     if socket and api:
         raise UsageInvalid("a station is meant by its socket or by its API", found="--socket and --api")
-    if not socket and not api:
+    if not by_hand:
         api = environment.get(API_VARIABLE)
         socket = None if api else environment.get(SOCKET_VARIABLE)
     token_file = typed.get("token_file") or environment.get(TOKEN_FILE_VARIABLE)
@@ -54,4 +57,5 @@ def meant(typed: Mapping[str, Any], environment: Mapping[str, str] = os.environ)
         api=str(api) if api else None,
         token_file=Path(token_file) if token_file else None,
         authorities=Path(authorities) if authorities else None,
+        typed=by_hand,
     )

@@ -103,6 +103,16 @@ class Output:
             self._align(columns, listed, numbers)
         return len(listed)
 
+    def doing(self, words: str) -> None:
+        """Say what is under way, on a terminal alone."""
+        if self.error_on_terminal:
+            self.status_line([(words, "dim")])
+
+    def done(self) -> None:
+        """Take away what was under way."""
+        if self.error_on_terminal:
+            self.clear_status_line()
+
     def status_line(self, parts: Sequence[Styled]) -> None:
         """Replace the line that the terminal behind stderr stands on."""
         console = self._console(self._error)

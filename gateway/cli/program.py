@@ -23,16 +23,24 @@ from device_agent.errors import (
 from gateway.cli import (
     audit,
     bench,
+    calls,
     check,
     daemons,
     demo,
     devices,
+    engines,
     events,
+    files,
     fire,
     fleet,
     jobs,
     keys,
+    mine,
+    pillar,
+    reactor,
+    returners,
     run,
+    schedule,
     sites,
     spool,
     swarm,
@@ -48,12 +56,21 @@ COMMANDS = [
     "run",
     "jobs",
     "devices",
+    "mine",
+    "pillar",
     "sites",
     "keys",
     "operators",
     "audit",
     "events",
     "fire",
+    "reactor",
+    "schedule",
+    "runner",
+    "wheel",
+    "engines",
+    "returners",
+    "files",
     "spool",
     "check",
     "master",
@@ -144,12 +161,20 @@ demo.add(app)
 run.add(app)
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(devices.app, name="devices")
+app.add_typer(mine.app, name="mine")
+app.add_typer(pillar.app, name="pillar")
 app.add_typer(sites.app, name="sites")
 app.add_typer(keys.app, name="keys")
 app.add_typer(tokens.app, name="operators")
 app.add_typer(audit.app, name="audit")
 events.add(app)
 fire.add(app)
+app.add_typer(reactor.app, name="reactor")
+calls.add(app)
+app.add_typer(engines.app, name="engines")
+app.add_typer(schedule.app, name="schedule")
+app.add_typer(returners.app, name="returners")
+app.add_typer(files.app, name="files")
 app.add_typer(spool.app, name="spool")
 check.add(app)
 daemons.add(app)

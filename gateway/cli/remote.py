@@ -97,7 +97,13 @@ def _token(file: Path) -> str:
             mode = stat.S_IMODE(file.stat().st_mode)
             token = opened.read(TOKEN_BYTES).decode("ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageInvalid("the token cannot be read", where="--token-file", found=f"{file}: {error}") from None
+        reason = (error.strerror or "").lower() if isinstance(error, OSError) else "it is no text"
+        raise UsageInvalid(
+            "the token cannot be read",
+            where="--token-file",
+            found=f"{file}: {reason}",
+            allowed="a file with what `outstation operators new` printed",
+        ) from None
     if mode & stat.S_IROTH:
         raise UsageInvalid(
             "everybody on this machine may read the token",

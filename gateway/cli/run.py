@@ -76,6 +76,10 @@ Limit = Annotated[
 Sealed = Annotated[
     bool, typer.Option("--sealed", help="seal the arguments to each device: no station on the way can read them")
 ]
+Return = Annotated[
+    str | None,
+    typer.Option("--return", metavar="NAME[,NAME]", help="send each return to these returners of the station as well"),
+]
 Why = Annotated[str, typer.Option("--why", metavar="TEXT", help="the reason, for the audit and whoever releases it")]
 Json = Annotated[bool, typer.Option("--json", help="one JSON object per outcome, and a last one as summary")]
 Detach = Annotated[bool, typer.Option("--detach", help="print the jid and do not wait")]
@@ -87,21 +91,20 @@ def add(app: typer.Typer) -> None:
     verb(app, "run", TEXT)(run)
 
 
+@targets.read_as
 def run(
     context: typer.Context,
     target: Target,
     function: Function,
     arguments: Arguments = None,
-    grain: targets.Grain = False,
-    compound: targets.Compound = False,
-    pcre: targets.Pcre = False,
-    listed: targets.Listed = False,
-    typed: targets.Typed = None,
+    *,
+    read: targets.As,
     late: LateOption = "drop",
     expires: Expires = None,
     limit: Limit = None,
     why: Why = "",
     sealed: Sealed = False,
+    returners: Return = None,
     as_json: Json = False,
     detach: Detach = False,
     verbose: Verbose = False,
@@ -111,7 +114,7 @@ def run(
     from gateway.cli.watch import held_words, watch, ways_back
 
     output = invocation(context).output
-    kind = targets.target_type(grain, compound, pcre, listed, typed)
+    meant = read(target)
     if re.match(FUNCTION_PATTERN, function) is None:
         words = f"a function is module.function, as in test.ping; found {function!r}"
         raise typer.BadParameter(words, param_hint="FUNCTION")
@@ -120,17 +123,17 @@ def run(
     except UsageInvalid as error:
         raise typer.BadParameter(error.what, param_hint="ARG") from None
     wanted = {
-        "tgt": target,
-        "tgt_type": kind,
+        **meant,
         "fun": function,
         "arg": positional,
         "kwarg": named,
         "late": late,
-        "expires_seconds": _seconds(expires, "--expires"),
-        "run_limit": _seconds(limit, "--limit"),
+        "expires_seconds": None if expires is None else duration("--expires", expires),
+        "run_limit": None if limit is None else duration("--limit", limit),
         "user": user_name(),
         **({"why": why} if why else {}),
         **({"sealed": True} if sealed else {}),
+        **({"ret": returners} if returners else {}),
     }
     client = invocation(context).client()
     try:
@@ -149,13 +152,6 @@ def run(
     for line in ways_back(job.jid):
         output.note(f"  {line}")
     return EXIT_OK
-
-
-def _seconds(text: str | None, option: str) -> float | None:
-    try:
-        return None if text is None else duration(text)
-    except UsageInvalid as error:
-        raise typer.BadParameter(error.what, param_hint=option) from None
 
 
 def user_name() -> str:

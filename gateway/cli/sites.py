@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from gateway.cli.client import StationClient
     from gateway.cli.views import SiteView
 
+Site = Annotated[str, typer.Argument(metavar="SITE", help="the site's name", autocompletion=completion.site_names)]
 app = noun(
     HelpText(
         purpose="Sites: which gateways answer to this master, and when each was last heard.",
@@ -94,7 +95,7 @@ SHOW = HelpText(
 @verb(app, "show", SHOW)
 def show(
     context: typer.Context,
-    site: Annotated[str, typer.Argument(metavar="SITE", help="the site's name", autocompletion=completion.site_names)],
+    site: Site,
     as_json: Json = False,
 ) -> int:
     """Print a site."""
@@ -140,7 +141,7 @@ REVOKE = HelpText(
 @verb(app, "revoke", REVOKE)
 def revoke(
     context: typer.Context,
-    site: Annotated[str, typer.Argument(metavar="SITE", help="the site's name", autocompletion=completion.site_names)],
+    site: Site,
     why: Annotated[str, typer.Option(metavar="TEXT", help="the reason, for the audit")] = "",
     yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
     as_json: Json = False,
@@ -174,7 +175,7 @@ UNFENCE = HelpText(
 @verb(app, "unfence", UNFENCE)
 def unfence(
     context: typer.Context,
-    site: Annotated[str, typer.Argument(metavar="SITE", help="the site's name", autocompletion=completion.site_names)],
+    site: Site,
     as_json: Json = False,
 ) -> int:
     """Let the fenced gateway in."""

@@ -158,11 +158,16 @@ def drill(
     from gateway.cli import spool_drill
 
     if bool(length) == end:
-        raise UsageInvalid("a drill has a length", allowed="--for DURATION, or --end", hint="add --for 10m")
+        raise UsageInvalid(
+            "a drill is begun with its length, or ended",
+            found="both --for and --end" if end else "neither --for nor --end",
+            allowed="--for DURATION, or --end",
+            hint="outstation spool drill --for 10m",
+        )
     called = invocation(context)
     if end:
         return spool_drill.end(called.client(), called.output)
-    seconds, patience = duration(length, LONGEST_DRILL_SECONDS), duration(wait)
+    seconds, patience = duration("--for", length, LONGEST_DRILL_SECONDS), duration("--wait", wait)
     return spool_drill.run(called.client(), called.output, seconds, patience, as_json=as_json)
 
 

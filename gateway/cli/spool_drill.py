@@ -22,11 +22,11 @@ LOOK_SECONDS = 1.0
 def run(client: StationClient, output: Output, seconds: float, patience: float, *, as_json: bool) -> int:
     """Begin a drill, wait for its end and for what waited; the exit status."""
     before = spool_views.status(client)
-    if not as_json:
-        output.note("before:")
-        own(output, before)
     spool_views.begin_drill(client, seconds)
     try:
+        if not as_json:
+            output.note("before:")
+            own(output, before)
         output.note("the uplink is cut; the site works on. Ctrl-C mends it")
         mended = _until_mended(client, output)
         output.note("the uplink is mended; what waited goes up")

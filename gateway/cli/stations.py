@@ -12,7 +12,6 @@ from gateway.cli.command import HelpText, invocation, verb
 from gateway.cli.text import safe
 
 if TYPE_CHECKING:
-    from gateway.cli.command import Invocation
     from gateway.cli.fleet_views import FleetView
     from gateway.config import StationSettings
     from gateway.devices.authority import Authority
@@ -89,7 +88,7 @@ def master_init(
     """Make a master's keys and describe it."""
     from gateway.cli.fleet import read_file
     from gateway.fleet.joining import publish
-    from gateway.fleet.state_folder import held
+    from gateway.fleet.state_folder import at_rest
 
     output = invocation(context).output
     settings, folder = _settings("master", config)
@@ -97,7 +96,7 @@ def master_init(
         import asyncio
 
         body = read_file(root_list)
-        with held(folder, f"outstation fleet publish {root_list}"):
+        with at_rest(folder, f"outstation fleet publish {root_list}"):
             authority = _authority("master", settings, folder)
             asyncio.run(publish(authority, body, str(root_list)))
         root = authority.anchor.root
@@ -152,7 +151,7 @@ def gateway_join(
     carried = armor.typed(bundle) if bundle is not None else None
     called = invocation(context)
     try:
-        view = _joined_running(called, settings, typed, carried)
+        view = _joined_running(context, settings, typed, carried)
     except NotRunning:
         view = _joined_files(settings, folder, typed, carried)
         called.output.note(f"no station runs here: kept in {safe(str(folder))} for its next start")
@@ -163,11 +162,17 @@ def gateway_join(
     return EXIT_OK
 
 
-def _joined_running(called: Invocation, settings: StationSettings, token: str | None, bundle: str | None) -> FleetView:
+def _joined_running(
+    context: typer.Context, settings: StationSettings, token: str | None, bundle: str | None
+) -> FleetView:
     from gateway.cli import fleet_views
     from gateway.cli.client import ANSWER_SECONDS, StationClient
 
-    if called.meant.socket is not None or called.meant.api is not None:
+    called = invocation(context)
+    # What was typed goes before the environment, and settings that were named are that too.
+    source = context.get_parameter_source("config")
+    named = source is not None and source.name == "COMMANDLINE"
+    if called.meant.typed or (not named and (called.meant.socket is not None or called.meant.api is not None)):
         return fleet_views.join(called.client(), token, bundle)
     socket = Path(settings.socket or "/run/outstation/gateway.sock")
     return fleet_views.join(StationClient(socket, ANSWER_SECONDS), token, bundle)
@@ -180,9 +185,9 @@ def _joined_files(settings: StationSettings, folder: Path, token: str | None, bu
 
     from gateway.cli.fleet_views import FleetView
     from gateway.fleet.joining import join_with_bundle, join_with_token
-    from gateway.fleet.state_folder import held
+    from gateway.fleet.state_folder import at_rest
 
-    with held(folder, "outstation --socket PATH gateway join …, with the socket of the station that runs"):
+    with at_rest(folder, "outstation --socket PATH gateway join …, with the socket of the station that runs"):
         authority = _authority("gateway", settings, folder)
         asyncio.run(
             join_with_token(authority, token) if token is not None else join_with_bundle(authority, bundle or "")

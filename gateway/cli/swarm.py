@@ -43,6 +43,10 @@ def swarm(
     report: Annotated[
         str | None, typer.Option(metavar="FILE", help="write what the swarm did to this file (default: nowhere)")
     ] = None,
+    cache: Annotated[
+        str | None,
+        typer.Option(metavar="FOLDER", help="where they keep files (default: nowhere that outlasts the swarm)"),
+    ] = None,
 ) -> int:
     """Run a swarm until it is stopped."""
     import logging
@@ -51,7 +55,7 @@ def swarm(
 
     from device_agent import swarm as many
 
-    wanted = {"devices": devices, "token": token, "prefix": prefix, "report": report}
+    wanted = {"devices": devices, "token": token, "prefix": prefix, "report": report, "cache_dir": cache}
     try:
         settings = msgspec.convert(wanted, many.SwarmSettings)
     except msgspec.ValidationError as error:

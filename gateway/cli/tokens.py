@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from device_agent.clock import iso
-from device_agent.errors import EXIT_OK, UsageInvalid
+from device_agent.errors import EXIT_OK
 from gateway.cli import completion
 from gateway.cli.arguments import duration
 from gateway.cli.command import ASKING, HelpText, invocation, noun, verb
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 ROLES = {
     "viewer": "sees everything, changes nothing",
-    "operator": "sees, and runs what the policy's rules allow; cmd.* only where a rule names it",
+    "operator": "sees, and runs what the policy's rules allow; a root shell or the like only where it is named",
     "approver": "sees, accepts and rejects keys, releases held jobs; runs nothing",
     "admin": "everything",
 }
@@ -96,10 +96,7 @@ def new(
 ) -> int:
     """Print a new token."""
     output = invocation(context).output
-    try:
-        seconds = duration(span)
-    except UsageInvalid as error:
-        raise typer.BadParameter(error.what, param_hint="--for") from None
+    seconds = duration("--for", span)
     token = invocation(context).client().new_token(user, role, seconds)
     if as_json:
         output.record("token", token)

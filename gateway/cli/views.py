@@ -10,6 +10,8 @@ from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType, field
 
+from gateway.cli.ssh_views import SshView
+
 
 class SiteProgress(Struct, frozen=True):
     """How far one site is with a job; ``state`` is waiting, answering, closed or dark."""
@@ -30,6 +32,9 @@ class JobView(Struct, frozen=True):
     state: str
     tgt: str = ""
     tgt_type: str = "glob"
+    typed: str = ""
+    typed_type: str = ""
+    """What was asked for, where the target that was signed is another."""
     arg: list[Any] = []
     kwarg: dict[str, Any] = {}
     user: str | None = None
@@ -43,6 +48,8 @@ class JobView(Struct, frozen=True):
     why: str = ""
     sealed: bool = False
     """Its arguments are for its devices alone, and are not here."""
+    commits: str = ""
+    """The git commits of the files that its arguments name, each behind its environment."""
     accepted: float | None = None
     """When this station took it; ``issued`` is by the clock of whoever made it."""
     closed: float | None = None
@@ -94,6 +101,34 @@ class JobClosed(Struct, frozen=True, tag_field="type", tag="close"):
 Watched = JobSeen | OutcomeView | Progress | JobClosed
 
 
+class ProblemView(Struct, frozen=True):
+    """What is wrong with a file of pillar."""
+
+    file: str
+    line: int
+    kind: str
+    what: str
+    text: str
+    rendered: bool = False
+
+
+class PillarView(Struct, frozen=True):
+    """The pillar of a device."""
+
+    id: str
+    site: str
+    source: str
+    age: float
+    pillar: dict[str, Any]
+    problems: list[ProblemView]
+
+
+class PillarPage(Struct, frozen=True):
+    """The pillars of the devices of one id."""
+
+    pillars: list[PillarView]
+
+
 class DeviceView(Struct, frozen=True):
     """A device in a station's registry."""
 
@@ -116,6 +151,8 @@ class DeviceView(Struct, frozen=True):
     accepted_by: str | UnsetType = UNSET
     accepted_at: float | UnsetType | None = UNSET
     confirmed_at: float | UnsetType | None = UNSET
+    ssh: SshView | UnsetType = UNSET
+    """Only of a device that is reached over SSH."""
     refused: dict[str, int] | UnsetType = UNSET
     """What its station refused of it since the start, by reason; only where one device is shown."""
     refused_there: dict[str, int] | UnsetType = UNSET

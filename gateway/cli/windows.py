@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from device_agent.errors import EXIT_OK, UsageInvalid
+from device_agent.errors import EXIT_OK
 from device_agent.protocol import limits
 from gateway.cli.arguments import duration
 from gateway.cli.command import ASKING, HelpText, invocation, noun, verb
@@ -64,10 +64,7 @@ def open_window(
     """Open the window."""
     from gateway.cli.key_client import KeyClient
 
-    try:
-        seconds = duration(how_long, limits.JOIN_WINDOW_SECONDS)
-    except UsageInvalid as error:
-        raise typer.BadParameter(error.what, param_hint="--for") from None
+    seconds = duration("--for", how_long, limits.JOIN_WINDOW_SECONDS)
     client = KeyClient(invocation(context).client())
     terms = {"seconds": seconds, "max": most, "subnet": subnet, "model": model}
     return _say(invocation(context).output, client.open_window(terms), as_json)

@@ -28,7 +28,6 @@ from gateway.store.writer import Statement
 
 log = logging.getLogger(__name__)
 
-LINK = "mqtt"
 TURNS = 64
 USER_CHARACTERS = 128
 ANSWERS = 2048
@@ -119,12 +118,12 @@ class Admission:
         Raises ``Refused`` (``not_joined``, ``full``, ``bad_name``, ``name_taken``, ``bad_key``) and ``StoreFailed``;
         then nothing has happened.
         """
-        certificate = self._own_certificate()
+        certificate = self.own_certificate()
         name = device.name or self._names.choose(grounds.name, device.did, device.serial, device.model)
         most = min(certificate.policy.devmax, limits.DEVICES_PER_STATION)
         if device.state not in BELONGING and self._book.belonging >= most:
             raise Refused("full", f"this site has taken the {self._book.belonging} devices that it may have")
-        place = self._place_for(device, name)
+        place = self.place_for(device, name)
         now = self._authority.now()
         accepted = replace(
             device,
@@ -140,11 +139,11 @@ class Admission:
         )
         answer = None
         try:
-            accepted = replace(accepted, certificate=self._certify(accepted, certificate))
+            accepted = replace(accepted, certificate=self.certify(accepted, certificate))
             if request is not None:
                 accepted, answer = self._answer(accepted, request, secret)
         except Refused:
-            self._give_back(device, name, place)
+            self.give_back(device, name, place)
             raise
         self._book.reserve(name, device.did)
         try:
@@ -162,18 +161,18 @@ class Admission:
             log.warning("this device believes whoever answers first name=%s did=%s", accepted.name, accepted.did)
         return accepted, answer
 
-    def _place_for(self, device: Enrolled, name: str) -> int:
+    def place_for(self, device: Enrolled, name: str) -> int:
         """Its place, or one that nobody ever had. Raises ``Refused``."""
         if device.place >= 0:
             return device.place
         is_new = self._registry.own_device(name) is None
         place = self._unused.pop() if is_new and self._unused else self._registry.place_for(name)
         if place >= limits.DEVICES_PER_STATION:
-            self._give_back(device, name, place)
+            self.give_back(device, name, place)
             raise Refused("full", f"this site has given out the {limits.DEVICES_PER_STATION} places that it has")
         return place
 
-    def _give_back(self, device: Enrolled, name: str, place: int) -> None:
+    def give_back(self, device: Enrolled, name: str, place: int) -> None:
         """Nobody was told of this place: whoever asks in vain again and again must not use up those of others."""
         if device.place < 0 and self._registry.own_device(name) is None:
             self._unused.append(place)
@@ -189,11 +188,11 @@ class Admission:
         known = self._answers.get(device.did)
         if known is not None and known[0] == digest and device.asked == digest:
             return known[1]
-        certificate = self._own_certificate()
+        certificate = self.own_certificate()
         renewed = replace(
             device, kem=request.kem, serial=request.serial, model=request.model, last_seen=self._authority.now()
         )
-        renewed = replace(renewed, certificate=self._certify(renewed, certificate))
+        renewed = replace(renewed, certificate=self.certify(renewed, certificate))
         renewed, answer = self._answer(renewed, request, secret)
         await self._journal.write([putting([renewed])])
         self._book.put(renewed)
@@ -202,9 +201,9 @@ class Admission:
 
     async def recertify(self, device: Enrolled, kem: bytes | None = None) -> Enrolled:
         """Sign a device's certificate anew: the site has another key, or the device another sealing key."""
-        certificate = self._own_certificate()
+        certificate = self.own_certificate()
         renewed = replace(device, kem=kem or device.kem)
-        renewed = replace(renewed, certificate=self._certify(renewed, certificate))
+        renewed = replace(renewed, certificate=self.certify(renewed, certificate))
         await self._journal.write([putting([renewed])])
         self._book.put(renewed)
         self.known_to_registry(renewed)
@@ -215,7 +214,7 @@ class Admission:
         self._registry.admit(
             device.name,
             device.place,
-            link=LINK,
+            link=device.link,
             state=device.state,
             certificate=device.certificate,
             accepted_by=device.accepted_by,
@@ -251,7 +250,7 @@ class Admission:
         )
 
     def _answer(self, device: Enrolled, request: JoinRequest, secret: bytes | None) -> tuple[Enrolled, bytes]:
-        certificate, entrance, password = self._own_certificate(), self._entrance(), new_password()
+        certificate, entrance, password = self.own_certificate(), self._entrance(), new_password()
         digest = request_digest(request.body)
         answer = accept(
             self._authority.signing,
@@ -278,13 +277,15 @@ class Admission:
             del self._answers[next(iter(self._answers))]
         return replace(device, password_next=hash_password(password), asked=digest), answer
 
-    def _own_certificate(self) -> SiteCertificate:
+    def own_certificate(self) -> SiteCertificate:
+        """The certificate by which this station may let devices in. Raises ``Refused``."""
         certificate = self._authority.certificate
         if certificate is None or not self._authority.may("enrol"):
             raise Refused("not_joined", "this station has no certificate by which it may let devices in")
         return certificate
 
-    def _certify(self, device: Enrolled, own: SiteCertificate) -> bytes:
+    def certify(self, device: Enrolled, own: SiteCertificate) -> bytes:
+        """Sign a device's certificate."""
         now = int(self._authority.now())
         return sign_device_certificate(
             self._authority.signing,

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from device_agent.protocol import limits
 from device_agent.protocol.messages import encode_value
 
+PATIENCE_SECONDS = limits.BEAT_SECONDS * limits.SILENT_BEATS
 PUT_DEVICE = (
     "INSERT INTO devices (site, id, link, place, agent, grains, present, first_seen, last_seen, revision,"
     " certificate, state, accepted_by, accepted_at)"
@@ -43,6 +45,10 @@ class Device:
     session: str = ""
     heard: float = 0.0
     gone: float = 0.0
+    away: str = ""
+    """Why it is not here, where its link knows; while it is here it says nothing."""
+    patience: float = PATIENCE_SECONDS
+    """Seconds of silence after which it is taken for gone."""
     refused: dict[str, int] = field(default_factory=dict)
     """What the device says that it refused since it started, by reason."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from device_agent.protocol import limits
 from device_agent.protocol.messages import decode_value
 from gateway.devices.device import Device
 from upstream.frames import DeviceRecord
@@ -39,6 +40,17 @@ def away(device: Device) -> DeviceRecord:
     """What a site would say of this device if it were not here."""
     site, name, link, _, agent, grains, _, *rest = device.row()
     return record_of((site, name, link, agent, grains, False, *rest))
+
+
+def page_of(rows: Sequence[Sequence[Any]]) -> list[DeviceRecord]:
+    """Rows of ``RECORDS_AFTER`` as records, as many as one frame holds."""
+    page = [record_of(row) for row in rows]
+    size = 0
+    for place, record in enumerate(page):
+        size += len(record.grains) + len(record.certificate)
+        if size > limits.BATCH_BYTES and place:
+            return page[:place]
+    return page
 
 
 def told_by(link: str, record: DeviceRecord, first_seen: float, revision: int) -> Device:

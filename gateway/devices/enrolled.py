@@ -15,22 +15,22 @@ EnrollmentState = Literal["pending", "accepted", "quarantined", "rejected", "rev
 BELONGING: Final = ("accepted", "quarantined")
 """States in which a device has its name and its place."""
 
-Proof = Literal["", "fingerprint", "token", "expected", "pattern"]
-"""By what a device was let in: a compared fingerprint, a join token, a list of expected keys, or a pattern over what it
-says of itself, which proves nothing."""
+Proof = Literal["", "fingerprint", "token", "expected", "pattern", "first_use"]
+"""By what a device was let in: a compared fingerprint, a join token, a list of expected keys. Two prove nothing: a
+pattern over what it says of itself, and the host key that an SSH device showed when it was first met."""
 
 SPENT_BYTES: Final = 32 * 16
 """How many confirmed requests are remembered of a device: a replay of one of them is known for what it is."""
 
 LOAD = (
     "SELECT did, state, name, place, sig, kem, serial, model, address, certificate, password_hash, password_next,"
-    " asked, spent, proof, unproven, token, accepted_by, accepted_at, confirmed_at, first_seen, last_seen, detail"
+    " asked, spent, proof, unproven, token, accepted_by, accepted_at, confirmed_at, first_seen, last_seen, detail, link"
     " FROM enrolled ORDER BY last_seen, did"
 )
 _PUT = (
     "INSERT INTO enrolled (did, state, name, place, sig, kem, serial, model, address, certificate, password_hash,"
     " password_next, asked, spent, proof, unproven, token, accepted_by, accepted_at, confirmed_at, first_seen,"
-    " last_seen, detail) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    " last_seen, detail, link) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
     " ON CONFLICT (did) DO UPDATE SET state=excluded.state, name=excluded.name, place=excluded.place,"
     " kem=excluded.kem, serial=excluded.serial, model=excluded.model, address=excluded.address,"
     " certificate=excluded.certificate, password_hash=excluded.password_hash, password_next=excluded.password_next,"
@@ -74,6 +74,8 @@ class Enrolled:
     first_seen: float
     last_seen: float
     detail: str = ""
+    link: str = "mqtt"
+    """``ssh`` for one that was added by an operator and has no agent: it never asks for anything."""
 
     @property
     def kid(self) -> bytes:
@@ -98,7 +100,7 @@ class Enrolled:
     @property
     def rejoining(self) -> bool:
         """Whether it belongs here and must still come for its answer, or for another password."""
-        return self.state == "accepted" and (not self.password_hash or bool(self.password_next))
+        return self.link == "mqtt" and self.state == "accepted" and (not self.password_hash or bool(self.password_next))
 
     def has_confirmed(self, digest: bytes) -> bool:
         """Whether this request was confirmed by the device before."""
@@ -126,6 +128,7 @@ class Enrolled:
             "first_seen": self.first_seen,
             "last_seen": self.last_seen,
             "detail": self.detail,
+            "link": self.link,
         }
 
 

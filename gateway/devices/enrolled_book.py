@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from gateway.devices.enrolled import BELONGING, Enrolled
+from gateway.devices.naming import proposed
 
 PENDING_DEVICES = 2000
 """Devices that wait to be let in; the one heard longest ago gives way."""
@@ -13,7 +14,8 @@ PENDING_DEVICES = 2000
 class EnrolledBook:
     """What is on disk, and the names that are being given out."""
 
-    def __init__(self) -> None:
+    def __init__(self, own_name: str = "") -> None:
+        self._own_name = own_name
         self._devices: dict[str, Enrolled] = {}
         self._pending: dict[str, None] = {}
         self._names: dict[str, str] = {}
@@ -75,8 +77,15 @@ class EnrolledBook:
 
     def holder(self, name: str) -> str | None:
         """Who has a name, or is about to get it."""
+        if name == self._own_name:
+            return "the station itself"
         did = self._names.get(name) or self._reserved.get(name)
         return f"the device {did}" if did is not None else None
+
+    def goes_by(self, device: Enrolled) -> str:
+        """Its name; before it has one the name that it proposes, if nobody here has that, else its did."""
+        name = device.name or proposed(device.serial)
+        return name if name and (device.name or self.holder(name) is None) else device.did
 
     def reserve(self, name: str, did: str) -> None:
         """Nobody else gets this name until ``release``."""

@@ -16,6 +16,7 @@ from typing import ClassVar
 from device_agent.clock import Clock
 from device_agent.errors import NotFound, OutstationError, Refused
 from device_agent.parts import Part
+from device_agent.protocol.stations import station_device
 from device_agent.trust.join import (
     REQUEST_BYTES,
     JoinRequest,
@@ -33,6 +34,7 @@ from gateway.devices.enrollment_journal import EnrollmentJournal
 from gateway.devices.enrollment_ports import EnrollmentBroker, Entrance, GroupKey, Respond, SiteAuthority
 from gateway.devices.join_decisions import LINK, JoinDecisions
 from gateway.devices.registry import Registry
+from gateway.devices.ssh_admission import SshAdmission
 from gateway.devices.verdicts import Verdicts
 from gateway.metrics import Metrics
 from gateway.spool.queue import Spool
@@ -45,6 +47,9 @@ log = logging.getLogger(__name__)
 
 WAITING = 1000
 """Requests that passed the cheap checks and wait for a worker."""
+
+CONFIRMATIONS = 1000
+"""Words that are awaited find so much room beside them: a device whose word is lost stays out for a minute."""
 
 WORKERS = 16
 """Devices that are decided about at once: what they write is committed together."""
@@ -90,8 +95,8 @@ class Enrollment(Part):
         self._reader = reader
         self._metrics = metrics
         self._clock = clock
-        self._book = EnrolledBook()
-        self._journal = EnrollmentJournal(writer=writer, bus=bus, spool=spool, audit=audit)
+        self._book = EnrolledBook(station_device(site))
+        self._journal = EnrollmentJournal(writer=writer, bus=bus, spool=spool, audit=audit, goes_by=self._book.goes_by)
         self._admission = Admission(
             site=site,
             authority=authority,
@@ -129,7 +134,15 @@ class Enrollment(Part):
             journal=self._journal,
             users_changed=self._users_changed,
         )
-        self._requests: asyncio.Queue[bytes] = asyncio.Queue(maxsize=WAITING)
+        self.ssh = SshAdmission(
+            site=site,
+            authority=authority,
+            registry=registry,
+            book=self._book,
+            admission=self._admission,
+            journal=self._journal,
+        )
+        self._requests: asyncio.Queue[bytes] = asyncio.Queue(maxsize=WAITING + CONFIRMATIONS)
         self._allowance = Allowance(per_second=REQUESTS_PER_SECOND, burst=REQUESTS_BURST, clock=clock)
         self._looked: dict[str, float] = {}
         self._broker: EnrollmentBroker | None = None
@@ -206,16 +219,12 @@ class Enrollment(Part):
         """Somebody asks to join, or has taken the answer. What is too much is counted and not looked at."""
         if len(payload) > REQUEST_BYTES:
             self._metrics.refused(LINK, "oversized", "somebody", f"{len(payload)} bytes, at most {REQUEST_BYTES}")
-        elif not self._allowance.take():
+        elif not (self._allowance.take() or self._decisions.awaits(payload)):
             self._metrics.refused(LINK, "rate", "somebody", f"more than {REQUESTS_PER_SECOND:g} requests a second")
-        elif self._requests.full():
+        elif self._requests.qsize() >= WAITING and (self._requests.full() or not self._decisions.awaits(payload)):
             self._metrics.refused(LINK, "busy", "somebody", f"{WAITING} requests wait")
         else:
             self._requests.put_nowait(payload)
-
-    async def confirmed(self, payload: bytes) -> None:
-        """The same for a payload that is known to be a device's word that it took its answer."""
-        await self.request(payload)
 
     async def _work(self) -> None:
         while True:

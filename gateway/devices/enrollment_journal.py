@@ -32,18 +32,21 @@ class Asker:
 class EnrollmentJournal:
     """Commits changes together with what is told of them."""
 
-    def __init__(self, *, writer: Writer, bus: Bus, spool: Spool, audit: AuditBook) -> None:
+    def __init__(
+        self, *, writer: Writer, bus: Bus, spool: Spool, audit: AuditBook, goes_by: Callable[[Enrolled], str]
+    ) -> None:
         self._writer = writer
         self._bus = bus
         self._spool = spool
         self._audit = audit
+        self._goes_by = goes_by
 
     def auth(self, device: Enrolled, act: AuthAct) -> Event:
         """Salt's ``salt/auth``: a device asked, and this was the answer."""
         return self._bus.event(
             tags.AUTH,
             {
-                "id": device.label,
+                "id": self._goes_by(device),
                 "act": act,
                 "pub": device.sig.hex(),
                 "result": act in ("pend", "accept"),
@@ -58,7 +61,7 @@ class EnrollmentJournal:
 
     def key(self, device: Enrolled, act: KeyAct) -> Event:
         """Salt's ``salt/key``: an operator decided about a key."""
-        data: dict[str, object] = {"id": device.label, "act": act, "result": True, "did": device.did}
+        data: dict[str, object] = {"id": self._goes_by(device), "act": act, "result": True, "did": device.did}
         return self._bus.event(tags.KEY, data)
 
     async def commit(self, statements: Sequence[Statement], events: Sequence[Event], deeds: Sequence[Deed]) -> None:

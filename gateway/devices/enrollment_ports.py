@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from device_agent.trust.chain import Anchor
-from device_agent.trust.keys import SigningKey
+from device_agent.trust.keys import KemKey, SigningKey
 from device_agent.trust.site_certificate import SiteCertificate
 from gateway.store.writer import Statement
 
@@ -18,6 +18,10 @@ class SiteAuthority(Protocol):
     @property
     def signing(self) -> SigningKey:
         """The key that it signs with."""
+
+    @property
+    def kem(self) -> KemKey:
+        """The key that others seal to."""
 
     @property
     def anchor(self) -> Anchor:

@@ -118,6 +118,16 @@ class Epochs(Part):
         held = self._held.get(epoch)
         return held.key if held is not None else None
 
+    def counting(self, epoch: int) -> bytes:
+        """The key of an epoch that counts now, as a device holds it. Raises ``Refused`` as ``GroupKeys.key`` does."""
+        newest, held = self._held[self.epoch], self._held.get(epoch)
+        if epoch > newest.number:
+            raise Refused("unknown_epoch", f"{epoch}, known is {newest.number}")
+        is_recent = not newest.revocation and 0 <= self._authority.now() - newest.made < PREVIOUS_SECONDS
+        if held is None or (held is not newest and not is_recent):
+            raise Refused("stale_epoch", f"{epoch}, newest is {newest.number}")
+        return held.key
+
     def group_key(self, site: str) -> tuple[int, bytes] | None:
         """The newest epoch and key, for whoever asks by site."""
         return (self.epoch, self.key) if site == self._site and self._held else None

@@ -11,14 +11,14 @@ from dataclasses import replace
 from device_agent.clock import Clock
 from device_agent.errors import Refused
 from device_agent.protocol.messages import Event
-from device_agent.trust.join import JoinRequest, read_confirm, tag_fits
+from device_agent.trust.join import JoinRequest, is_confirm, read_confirm, tag_fits
 from device_agent.trust.join_answer import STATES, State
 from gateway.audit.book import Deed
 from gateway.devices.admission import Admission, Grounds
 from gateway.devices.allowance import Allowance
 from gateway.devices.doors import Doors
 from gateway.devices.enrolled import SPENT_BYTES, Enrolled, dropping, putting, seen
-from gateway.devices.enrolled_book import EnrolledBook
+from gateway.devices.enrolled_book import PENDING_DEVICES, EnrolledBook
 from gateway.devices.enrollment_journal import Asker, EnrollmentJournal
 from gateway.devices.enrollment_ports import SiteAuthority
 from gateway.devices.join_tokens import MadeToken
@@ -72,6 +72,8 @@ class JoinDecisions:
         self._metrics = metrics
         self._denials = Allowance(per_second=DENIALS_PER_SECOND, burst=DENIALS_BURST, clock=clock)
         self._heard: dict[str, Enrolled] = {}
+        self._named: dict[str, str] = {}
+        """What devices that wait went by when their last ``pend`` was told."""
 
     async def decide(self, request: JoinRequest) -> bytes | None:
         """The answer to a request; None when there is nothing to say. Raises ``Refused`` for what is only counted."""
@@ -187,6 +189,12 @@ class JoinDecisions:
             through = self._doors.coming_through()
         if known is None:
             await self._begin_to_wait(waits, through, denied)
+        elif self._is_renamed(known, waits) and self._denials.take():
+            # Who judged its name before judges it anew.
+            events, deeds = self._denial(waits) if denied else ([], [])
+            await self._journal.commit([putting([waits])], [*events, self._journal.auth(waits, "pend")], deeds)
+            self._book.put(waits)
+            self._told(waits)
         elif _visible(known) != _visible(waits):
             if denied:
                 await self._commit_denial(waits, [putting([waits])])
@@ -219,6 +227,19 @@ class JoinDecisions:
             if through:
                 self._doors.not_through()
             raise
+        self._told(device)
+
+    def _is_renamed(self, known: Enrolled, device: Enrolled) -> bool:
+        """Whether a device that waits goes by another name now: it says another, or the one that it says is free."""
+        if known.did not in self._named:
+            self._told(known)
+        return self._named[known.did] != self._book.goes_by(device)
+
+    def _told(self, device: Enrolled) -> None:
+        self._named.pop(device.did, None)
+        self._named[device.did] = self._book.goes_by(device)
+        if len(self._named) > PENDING_DEVICES:
+            del self._named[next(iter(self._named))]
 
     async def _turn_away(self, known: Enrolled, request: JoinRequest) -> bytes:
         """Answer a device about which an operator has decided."""
@@ -247,6 +268,21 @@ class JoinDecisions:
             why=device.detail or device.state,
         )
         return [self._journal.auth(device, "denied")], [deed]
+
+    def awaits(self, payload: bytes) -> bool:
+        """Whether this claims to be the word of a device that was accepted and has not given it yet.
+
+        Its signature is not checked. It names a request by its digest, which only its sender and this station know, so
+        that strangers who ask without end cannot keep the word of a device away.
+        """
+        if not is_confirm(payload):
+            return False
+        try:
+            word = read_confirm(payload, site=self._site)
+        except Refused:
+            return False
+        device = self._book.get(word.did)
+        return device is not None and device.asked != b"" and word.digest == device.asked
 
     async def confirm(self, payload: bytes) -> None:
         """A device has its answer: from now on the broker knows its new password. Raises ``Refused``."""

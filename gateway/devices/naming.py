@@ -11,18 +11,28 @@ from itertools import count
 
 from device_agent.errors import Refused, UsageInvalid
 from device_agent.protocol.messages import DEVICE_ID_PATTERN
+from device_agent.trust.keys import DID_PATTERN
 
 DEFAULT_TEMPLATE = "{serial}"
 TEMPLATE_CHARACTERS = 128
 FAMILIES = 1000
 
 _name = re.compile(DEVICE_ID_PATTERN)
+_did = re.compile(DID_PATTERN)
 _field = re.compile(r"\{(?:(serial|model|did|number)|number:0([1-9]))\}")
 
 
 def is_name(text: str) -> bool:
     """Whether a device may have this name."""
     return _name.match(text) is not None
+
+
+def proposed(serial: str) -> str:
+    """The name that a device proposes by its serial number; empty where no device should go by it.
+
+    What looks like another device's identity is none, nor is what a command would read as a login: ``ink@elsewhere``.
+    """
+    return serial if is_name(serial) and "@" not in serial and not _did.match(serial) else ""
 
 
 def check_template(template: str) -> str:

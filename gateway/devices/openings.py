@@ -44,6 +44,9 @@ DEVICE_BURST = 6.0
 DEVICE_SECONDS = 10.0
 """A device may open a few sessions at once, and one in so many seconds after that."""
 
+LOOKS_PER_SECOND = 200.0
+"""Openings that are not taken and whose names are remembered all the same."""
+
 RETRY_SECONDS = 1.0
 
 ABOVE_SECONDS = 3600.0
@@ -90,8 +93,10 @@ class Openings(Part):
         self._clock = clock
         self._waiting: dict[str, bytes] = {}
         self._sids: set[bytes] = set()
+        self._judging: set[str] = set()
         self._allowances: dict[str, Allowance] = {}
         self._above = Allowance(per_second=1.0 / ABOVE_SECONDS, burst=1.0, clock=clock)
+        self._looks = Allowance(per_second=LOOKS_PER_SECOND, burst=LOOKS_PER_SECOND, clock=clock)
         self._wake = asyncio.Event()
         self._send: Send = nowhere
 
@@ -109,12 +114,27 @@ class Openings(Part):
         if len(body) > OPENING_BYTES:
             raise Refused("oversized", f"{len(body)} bytes, at most {OPENING_BYTES}")
         if not self._allow(did):
+            if did not in self._waiting:
+                self._not_taken(did, body)
             raise Refused("too_many_sessions", device.name)
         if did in self._waiting:
+            self._not_taken(did, self._waiting[did])
             self._metrics.add("openings_superseded")
         self._waiting[did] = body
         self._sids.add(hashlib.sha256(body).digest()[:SID_BYTES])
         self._wake.set()
+
+    def _not_taken(self, did: str, body: bytes) -> None:
+        """An opening that nobody looks at is remembered by its name, as long as there are not too many of them."""
+        # One that came before it and is not judged yet would come to stand behind it.
+        if did in self._judging or not self._looks.take():
+            return
+        try:
+            read = read_session(body, site=self._site)
+        except Refused:
+            return
+        if read.did == did:
+            self._sessions.offered(did, read.nonce, read.digest[:SID_BYTES])
 
     def is_opening(self, sid: bytes) -> bool:
         """Whether the opening of this session waits here: its frames came too early, which is no reason to call."""
@@ -134,6 +154,7 @@ class Openings(Part):
             batch = [(did, self._waiting.pop(did)) for did in list(self._waiting)[:BATCH]]
             if not self._waiting:
                 self._wake.clear()
+            self._judging = {did for did, _ in batch}
             try:
                 await self._take(batch)
             except OutstationError as error:
@@ -141,6 +162,7 @@ class Openings(Part):
                 log.error("openings not taken devices=%d error=%s", len(batch), error)
                 self._metrics.add("openings_not_taken", len(batch))
                 await asyncio.sleep(RETRY_SECONDS)
+            self._judging.clear()
             if not self._waiting:
                 self._sids.clear()
             await asyncio.sleep(max(0.0, began + len(batch) / PER_SECOND - self._clock.monotonic()))

@@ -6,7 +6,8 @@
     admin     everything
 
 The first rule that fits a whole job decides on it: allow it, or hold it until an approver releases it. Where no rule
-fits, the job is refused. ``cmd.*`` is for admins alone, unless a rule names that module: a ``*`` never reaches it.
+fits, the job is refused. What is as good as a root shell (``device_agent.trust.reach``) is for admins alone, unless a
+rule grants it on purpose: a ``*`` never reaches it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any, Literal
 
 from device_agent.errors import PolicyRefused
 from device_agent.protocol.globs import compile_glob
+from device_agent.trust import reach
 
 Role = Literal["viewer", "operator", "approver", "admin"]
 Need = Literal["view", "run", "keys", "release", "admin"]
@@ -36,9 +38,6 @@ NEED_WORDS: dict[Need, str] = {
     "release": "release held jobs",
     "admin": "administer this station",
 }
-RESERVED_MODULES = frozenset({"cmd"})
-"""Modules that a rule grants only by their name."""
-
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 DAY_SECONDS = 86_400
 FIRST_DAY = 3
@@ -141,6 +140,7 @@ class Shape:
 class Rule:
     """One thing that is granted. An empty ``hours`` is always, empty ``users`` and ``groups`` are everybody.
 
+    ``functions`` and the keys of ``arguments`` are globs, or classes such as ``looks``.
     ``sealed``: also jobs of which this station sees neither function nor arguments, only what their issuer says of it.
     """
 
@@ -161,17 +161,16 @@ class Rule:
             matches_any(self.users, operator.name) or any(matches_any(self.groups, group) for group in operator.groups)
         ):
             return 0, Deny(f"no rule is for {operator.name}")
-        if not any(_grants(glob, asked.fun) for glob in self.functions):
-            return 1, Deny(f"no rule grants {asked.fun}")
+        about = [listed for term, listed in self.arguments if reach.concerns(term, asked.fun, asked.given)]
+        if not any(reach.granted(term, asked.fun, asked.given, spelled=bool(about)) for term in self.functions):
+            return 1, Deny(_ungranted(self.functions, asked))
         if asked.hidden and not self.sealed:
             return 2, Deny(
                 f"{asked.fun} is not granted in a job that only its devices can read",
                 "one without --sealed, or a rule with sealed: true",
             )
-        shapes = [shape for glob, listed in self.arguments if _matches(glob, asked.fun) for shape in listed]
-        if any(_matches(glob, asked.fun) for glob, _ in self.arguments) and (
-            asked.hidden or not any(shape.fits(asked.arg, asked.kwarg) for shape in shapes)
-        ):
+        shapes = [shape for listed in about for shape in listed]
+        if about and (asked.hidden or not any(shape.fits(asked.arg, asked.kwarg) for shape in shapes)):
             return 2, Deny(f"{asked.fun} is not granted with these arguments", _shape_words(shapes))
         outside = [device for device in asked.target if not matches_any(self.targets, device)]
         if outside:
@@ -206,13 +205,18 @@ class _Asked:
     now: float
     hidden: bool
 
+    @property
+    def given(self) -> reach.Arguments | None:
+        """The arguments; None while they are hidden."""
+        return None if self.hidden else (self.arg, self.kwarg)
+
 
 @dataclass(frozen=True)
 class Policy:
     """Who has which role here, and the rules for operators and for the masters' operators (``centre``).
 
-    Without rules for operators they run everything but the reserved modules; without a centre section everything that
-    its signature allows is taken from above.
+    Without rules for operators they run everything that is not as good as a shell; without a centre section everything
+    that its signature allows is taken from above.
     """
 
     users: Mapping[str, frozenset[Role]]
@@ -254,8 +258,9 @@ class Policy:
             return Deny(f"{operator.name} may not {NEED_WORDS['run']}", operator.role_words())
         if self.operator is not None:
             return _first_that_fits(self.operator, asked)
-        if fun.partition(".")[0] in RESERVED_MODULES:
-            return Deny(f"{fun} is for admins, unless a rule names it", "every function but cmd.*")
+        if reach.granted("shell", fun, asked.given):
+            nearer = ", ".join(reach.words(each) for each in reach.CLASSES if each != "shell")
+            return Deny(f"{fun} is for admins, unless a rule names it: {_shell_words(asked)}", nearer)
         return Allow()
 
     def way_to(self, operator: Operator, need: Need) -> str:
@@ -307,7 +312,11 @@ def _first_that_fits(rules: Sequence[Rule], asked: _Asked) -> Verdict:
             return rule.verdict()
         if refusal[0] > closest:
             closest, reason = refusal
-    return reason if reason.allowed else Deny(reason.why, _list(_granted(rules, asked.operator)))
+    return (
+        reason
+        if reason.allowed
+        else Deny(reason.why, _list([reach.words(each) for each in _granted(rules, asked.operator)]))
+    )
 
 
 def _granted(rules: Sequence[Rule], operator: Operator) -> list[str]:
@@ -315,9 +324,20 @@ def _granted(rules: Sequence[Rule], operator: Operator) -> list[str]:
     return list(dict.fromkeys(glob for rule in mine for glob in rule.functions))
 
 
-def _grants(glob: str, fun: str) -> bool:
-    module = fun.partition(".")[0]
-    return _matches(glob, fun) and (module not in RESERVED_MODULES or glob.startswith(f"{module}."))
+def _ungranted(terms: Sequence[str], asked: _Asked) -> str:
+    """Why none of a rule's functions is this one; said apart where only the reach of it stands in the way."""
+    if not any(reach.concerns(term, asked.fun, None if term in reach.CLASSES else asked.given) for term in terms):
+        return f"no rule grants {asked.fun}"
+    if reach.granted("shell", asked.fun, asked.given):
+        return f"no rule grants {asked.fun} on purpose, and {_shell_words(asked)}"
+    return f"no rule grants {asked.fun}"
+
+
+def _shell_words(asked: _Asked) -> str:
+    further = reach.why_further(asked.fun, asked.given) if reach.FUNCTIONS.get(asked.fun) != "shell" else ""
+    if asked.fun not in reach.FUNCTIONS:
+        return "this release does not know it"
+    return f"it is as good as a root shell{f' with {further}' if further else ''}"
 
 
 def _matches(glob: str, text: str) -> bool:

@@ -14,6 +14,7 @@ from msgspec import Meta, Struct, field
 
 from device_agent.errors import ConfigInvalid
 from device_agent.settings import load
+from device_agent.trust.reach import Reach
 from gateway.devices.policy import DAYS, Policy, Role, Rule, Shape, Span, without_file
 
 log = logging.getLogger(__name__)
@@ -44,13 +45,19 @@ class ShapeTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class JobRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What every rule can say."""
 
-    functions: Annotated[list[FunctionGlob], Meta(min_length=1, max_length=MANY)]
+    allow: Annotated[list[Reach], Meta(max_length=4, description="classes of functions", examples=[["looks"]])] = []
+    functions: Annotated[list[FunctionGlob], Meta(max_length=MANY)] = []
     arguments: dict[FunctionGlob, list[ShapeTable]] = {}
     targets: Annotated[list[WordGlob], Meta(min_length=1, max_length=64)] = field(default_factory=lambda: ["*"])
     sites: Annotated[list[WordGlob], Meta(min_length=1, max_length=MANY)] = field(default_factory=lambda: ["*"])
     hours: Annotated[list[Hours], Meta(max_length=MANY)] = []
     users: Annotated[list[WordGlob], Meta(max_length=MANY)] = []
     hold: bool = False
+
+    def __post_init__(self) -> None:
+        """Raises ``ValueError`` for a rule that grants nothing."""
+        if not (self.allow or self.functions):
+            raise ValueError("functions is missing: a rule has allow: [looks], functions: [test.*], or both")
 
 
 class CentreRule(JobRule, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -154,7 +161,7 @@ def _roles(roles: Role | list[Role]) -> frozenset[Role]:
 
 def _rule(table: CentreRule | OperatorRule) -> Rule:
     return Rule(
-        functions=tuple(table.functions),
+        functions=(*table.allow, *table.functions),
         arguments=tuple(
             (
                 function,

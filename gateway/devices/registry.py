@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Iterable
 from typing import ClassVar
 
@@ -16,11 +17,13 @@ from device_agent.clock import Clock
 from device_agent.errors import Refused
 from device_agent.parts import Part
 from device_agent.protocol import limits
-from device_agent.protocol.messages import Beat, Event, Gone, Hello, decode_stored
+from device_agent.protocol.messages import Beat, Event, Gone, Grains, Hello, decode_stored
+from device_agent.protocol.stations import devices_alone
 from gateway.bus import Bus
-from gateway.devices.device import PUT_DEVICE, Device
-from gateway.devices.device_records import RECORDS_AFTER, away, record_of, told_by
-from gateway.devices.presence_events import presence_events
+from gateway.devices.device import PATIENCE_SECONDS, PUT_DEVICE, Device
+from gateway.devices.device_records import RECORDS_AFTER, away, page_of, told_by
+from gateway.devices.pillar_targets import Know, still_known, unknown
+from gateway.devices.presence_events import News, presence_events
 from gateway.metrics import Metrics
 from gateway.store.reader import Reader
 from gateway.store.writer import Statement, StoreFailed, Writer
@@ -50,19 +53,17 @@ class Registry(Part):
         self._own: dict[str, Device] = {}
         self._below: dict[tuple[str, str], Device] = {}
         self._links: dict[str, str] = {}
-        self._next_place = 0
-        self._revision = 0
+        self._next_place = self._revision = 0
         self._dirty: dict[tuple[str, str], Device] = {}
         self._dirtied = asyncio.Event()
         self._changed = asyncio.Event()
         self._flushing = asyncio.Lock()
-        self._started: list[Device] = []
-        self._came: list[str] = []
-        self._went: list[str] = []
-        self._expected_back_until = 0.0
-        self._held = False
+        self._news = News()
+        self._expected_back_until, self._held = 0.0, False
         self._on_move: Callable[[str], None] = _nobody
         self._is_accepted: Callable[[str], bool] = _is_nobody
+        self.know: Know = unknown
+        self.events_of: Callable[[Bus, News], list[Event]] = presence_events
 
     async def open(self) -> None:
         """Load every known device; those that were here when the station stopped are expected back."""
@@ -154,9 +155,8 @@ class Registry(Part):
         if known is None:
             return
         if known.present or known.unheard:
-            self._went.append(device)
-        known.present = known.unheard = False
-        known.state = REVOKED
+            self._news.went.append(device)
+        known.present, known.unheard, known.state = False, False, REVOKED
         self._mark(known)
         self._on_move(device)
 
@@ -175,14 +175,26 @@ class Registry(Part):
         elif known.place is None:
             known.place, self._next_place = self._next_place, self._next_place + 1
         if known.session != hello.session or not known.present:
-            self._started.append(known)
+            self._news.started.append(known)
             if not known.unheard:
-                self._came.append(device)
-        known.link, known.agent, known.grains, known.session = link, hello.agent, hello.grains, hello.session
+                self._news.came.append(device)
+        before = known.grains
+        known.link, known.agent, known.grains = link, hello.agent, still_known(before, hello.grains)
+        self._news.reports(known, before)
         known.present, known.unheard, known.heard, known.last_seen = True, False, now, wall
+        known.session, known.away, known.patience = hello.session, "", PATIENCE_SECONDS
         self._mark(known)
         assert known.place is not None
         return known.place
+
+    def stand(self, link: str, device: str, agent: str, grains: Grains) -> None:
+        """The station itself is here as long as it runs. It has no place: nobody broadcasts to it."""
+        now, wall = self._clock.monotonic(), self._clock.wall()
+        known = self._own.setdefault(device, Device(self._site, device, link, None, agent, {}, False, wall, wall, 0))
+        known.link, known.agent, known.grains, known.state = link, agent, still_known(known.grains, grains), "accepted"
+        known.present, known.unheard, known.heard, known.last_seen, known.patience = True, False, now, wall, math.inf
+        self._mark(known)
+        self._on_move(device)
 
     def welcomed(self, device: str) -> None:
         """The device has been told its place: what waits for it may go out."""
@@ -197,7 +209,7 @@ class Registry(Part):
         known.refused = beat.refused
         if not known.present:
             known.present, known.unheard = True, False
-            self._came.append(device)
+            self._news.came.append(device)
             self._mark(known)
             self._on_move(device)
         return True
@@ -244,7 +256,7 @@ class Registry(Part):
 
     def present(self) -> int:
         """How many of this station's own devices are here."""
-        return sum(1 for device in self._own.values() if device.present)
+        return sum(1 for device in devices_alone(self._own.values()) if device.present)
 
     def own_device(self, device: str) -> Device | None:
         """One of this station's own devices."""
@@ -280,13 +292,7 @@ class Registry(Part):
     async def records_after(self, revision: int) -> list[DeviceRecord]:
         """Rows that changed after a revision, for the masters; one page."""
         rows = await self._reader.rows(RECORDS_AFTER, (revision, limits.REGISTRY_PAGE))
-        page = [record_of(row) for row in rows]
-        size = 0
-        for place, record in enumerate(page):
-            size += len(record.grains) + len(record.certificate)
-            if size > limits.BATCH_BYTES and place:
-                return page[:place]
-        return page
+        return page_of(rows)
 
     async def keep_records(self, link: str, records: list[DeviceRecord], beside: list[Statement]) -> None:
         """Put what a site told of its devices on disk, together with ``beside``, and remember it."""
@@ -329,8 +335,6 @@ class Registry(Part):
             if dirty:
                 self._changed.set()
 
-    # --- loops -----------------------------------------------------------------------------------------------------
-
     async def _write_changes(self) -> None:
         while True:
             await self._dirtied.wait()
@@ -346,10 +350,8 @@ class Registry(Part):
             await self._bus.fire(self._take_events())
 
     def _take_events(self) -> list[Event]:
-        started, self._started = self._started, []
-        came, self._came = self._came, []
-        went, self._went = self._went, []
-        return presence_events(self._bus, started, came, went)
+        news, self._news = self._news, News()
+        return self.events_of(self._bus, news)
 
     async def _sweep(self) -> None:
         seen_at = self._clock.monotonic()
@@ -358,11 +360,11 @@ class Registry(Part):
             now = self._clock.monotonic()
             window_over = now > self._expected_back_until
             for device in self._own.values():
-                if device.present and now - device.heard > limits.BEAT_SECONDS * limits.SILENT_BEATS:
+                if device.present and now - device.heard > device.patience:
                     self._lost(device)
                 elif device.unheard and window_over:
                     device.unheard = False
-                    self._went.append(device.id)
+                    self._news.went.append(device.id)
                     self._mark(device)
                     self._on_move(device.id)
             if now - seen_at > SEEN_EVERY_SECONDS:
@@ -380,7 +382,7 @@ class Registry(Part):
         if device.present or device.unheard:
             device.present = device.unheard = False
             device.gone = self._clock.monotonic()
-            self._went.append(device.id)
+            self._news.went.append(device.id)
             self._mark(device)
             self._on_move(device.id)
 

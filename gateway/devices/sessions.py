@@ -34,8 +34,8 @@ GRACE_SECONDS = 15.0
 WATCH_SECONDS = 180.0
 """How long an old session is kept to see whether it speaks: some beats of a device. Later its owner is called anew."""
 
-REMEMBERED = 4
-"""How many of a device's last sessions are known by name, to see that another machine opened one in between."""
+REMEMBERED = 16
+"""How many of a device's last openings are known by name, to see that another machine opened one in between."""
 
 SWEEP_SECONDS = 30.0
 ROLL_CALL_SECONDS = 10.0
@@ -98,7 +98,7 @@ class Sessions(Part):
         self._by_sid: dict[bytes, Live] = {}
         self._present: dict[str, Live] = {}
         self._older: dict[str, Live] = {}
-        self._taken: dict[str, tuple[bytes, tuple[bytes, ...]]] = {}
+        self._offered: dict[str, tuple[tuple[bytes, bytes], ...]] = {}
         self._cloned: dict[str, Live] = {}
         self._cloned_wake = asyncio.Event()
         self._on_drop: Callable[[str], None] = _nobody
@@ -156,8 +156,7 @@ class Sessions(Part):
         if self._forks(did, nonce):
             self._two_of_one(before or live)
             raise Refused("cloned", f"{device.name}: another machine opened the last session of this identity")
-        _, names = self._taken.get(did, (b"", ()))
-        self._taken[did] = (nonce, (*names, session.sid)[-REMEMBERED:])
+        self.offered(did, nonce, session.sid)
         if before is not None:
             before.superseded = self._clock.monotonic()
             before.same_connection = before.nonce == nonce
@@ -165,6 +164,14 @@ class Sessions(Part):
             self._older[did] = before
         self._by_sid[session.sid] = self._present[did] = live
         return live
+
+    def offered(self, did: str, nonce: bytes, sid: bytes) -> None:
+        """A device offered this session on the connection with this nonce; also when it was not taken.
+
+        Two machines that take turns offer more than is taken. Nothing is concluded from this before one of them proves
+        itself: a nonce counts in what is signed.
+        """
+        self._offered[did] = (*self._offered.get(did, ()), (nonce, sid))[-REMEMBERED:]
 
     def end(self, live: Live) -> None:
         """The device said that it goes."""
@@ -258,18 +265,22 @@ class Sessions(Part):
         raise Refused("cloned", f"{live.device.name}: two live sessions of one identity")
 
     def _forks(self, did: str, nonce: bytes) -> bool:
-        """Whether this connection comes after a session of this device that is not the last one that was opened.
+        """Whether this connection comes after one of this device that was not the last one before it.
 
         A name that is not known says nothing: the device was started anew, or its last opening did not arrive.
         """
-        newest, names = self._taken.get(did, (b"", ()))
-        return nonce != newest and session_before(nonce) in names[:-1]
+        offered = self._offered.get(did, ())
+        first = next((place for place, (each, _) in enumerate(offered) if each == nonce), len(offered))
+        if not first:
+            return False
+        latest, _ = offered[first - 1]
+        return session_before(nonce) in {sid for each, sid in offered[:first] if each != latest}
 
     def _two_of_one(self, live: Live) -> None:
         did = live.device.did
         self._cloned[did] = live
         self._cloned_wake.set()
-        self._taken.pop(did, None)
+        self._offered.pop(did, None)
         self.drop([did])
 
     async def _quarantine_cloned(self) -> None:
@@ -305,9 +316,9 @@ class Sessions(Part):
             if live.session.over(now) or device is None or device.state != "accepted":
                 self.end(live)
         self._called = {did: at for did, at in self._called.items() if now - at < ROLL_CALL_SECONDS}
-        gone = [did for did in self._taken if (device := self._by_did(did)) is None or device.state != "accepted"]
+        gone = [did for did in self._offered if (device := self._by_did(did)) is None or device.state != "accepted"]
         for did in gone:
-            del self._taken[did]
+            del self._offered[did]
 
 
 async def nowhere(_: Iterable[tuple[str, bytes]]) -> None:

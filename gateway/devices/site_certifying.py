@@ -71,10 +71,10 @@ def apply_grant(authority: Authority, entry: SiteEntry, grant: Grant) -> None:
     need_certifier(authority, entry.site)
     if grants_shell(policy) and not grants_shell(entry.policy) and not authority.may("root-shell"):
         raise PolicyRefused(
-            "this master may not let a site run any command",
+            "this master may not let a site do what is as good as a root shell",
             error_id="policy.no_role",
             found=", ".join(grant.functions),
-            allowed="functions other than cmd.*, or a master with the role root-shell",
+            allowed="functions of the classes looks, reads and changes, or a master with the role root-shell",
             hint="the holders of the root keys give it: outstation fleet add-master … --root-shell",
         )
     entry.policy = policy

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from device_agent.clock import Clock
 from device_agent.parts import Part
 from device_agent.protocol import tags
+from device_agent.protocol.stations import devices_alone
 from gateway.bus import Bus
 from gateway.devices.registry import Registry
 from gateway.devices.site_keys import SiteKeys
@@ -167,7 +168,7 @@ class SiteBook(Part):
         """One site, as the API shows it."""
         entry = self.get(site)
         key = self._enrollment.of_site(site)
-        devices = self._registry.below(site)
+        devices = list(devices_alone(self._registry.below(site)))
         return {
             "site": site,
             "connected": entry.connected,

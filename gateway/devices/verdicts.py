@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from device_agent.errors import NotFound, OutstationError, PolicyRefused, Refused, UsageInvalid
@@ -34,6 +34,8 @@ AT_ONCE = 64
 """Devices that are let in at once; what they write is committed together."""
 
 ACCEPTABLE = ("pending", "rejected", "quarantined")
+
+Leaving = Callable[[Enrolled], Sequence[Statement]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +66,17 @@ class Verdicts:
         self._journal = journal
         self._users_changed = users_changed
         self._put_out: PutOut = self._put_out_here
+        self._leaving: list[Leaving] = []
+        self._left: list[Callable[[Enrolled], None]] = []
 
     def revoke_with(self, put_out: PutOut) -> None:
         """Revoke through this: it commits our statements together with the site's list of revoked devices."""
         self._put_out = put_out
+
+    def leave_with(self, leaving: Leaving, left: Callable[[Enrolled], None]) -> None:
+        """What else goes with a device that is revoked: statements for the same transaction, and whom to tell then."""
+        self._leaving.append(leaving)
+        self._left.append(left)
 
     def find(self, text: str) -> list[Enrolled]:
         """Devices by name, did, fingerprint, or the serial number that they claim."""
@@ -185,6 +194,11 @@ class Verdicts:
                 chosen.append((device, grounds))
         return await self._admit_all(chosen)
 
+    async def accept_unproven(self, names: Mapping[str, str], why: str, asker: Asker) -> Outcome:
+        """Let these in that wait, by did, without a fingerprint, under a name or, where it is empty, their own."""
+        chosen = [(each, names[each.did] or DEFAULT_TEMPLATE) for each in self._book.pending() if each.did in names]
+        return await self._admit_all([(each, Grounds("pattern", asker, name, why=why)) for each, name in chosen])
+
     async def _admit_all(self, chosen: Sequence[tuple[Enrolled, Grounds]]) -> Outcome:
         outcome = Outcome([], {})
         turns = asyncio.Semaphore(AT_ONCE)
@@ -289,7 +303,9 @@ class Verdicts:
                 found=", ".join(device.name for device in candidates),
                 hint=f"outstation keys revoke {candidates[0].name}",
             )
-        return await self._revoke(candidates[0].did, why, asker, self._put_out)
+        # Nobody has a private key to the identity of an SSH device: no list has to tell others of it.
+        put_out = self._put_out if candidates[0].link == "mqtt" else self._put_out_here
+        return await self._revoke(candidates[0].did, why, asker, put_out)
 
     async def mark_revoked(self, dids: Sequence[str], why: str) -> None:
         """Write down that devices are revoked by a list that came from elsewhere."""
@@ -306,7 +322,9 @@ class Verdicts:
             revoked = replace(device, state="revoked", password_hash="", password_next="", asked=b"", detail=why)
             events = [self._journal.key(revoked, "delete"), self._journal.auth(revoked, "revoke")]
             statements, tell = self._journal.telling(
-                [putting([revoked])], events, [self._deed(asker, "keys.revoke", revoked, why)]
+                [putting([revoked]), *(statement for leaving in self._leaving for statement in leaving(revoked))],
+                events,
+                [self._deed(asker, "keys.revoke", revoked, why)],
             )
             # It counts at once; what is on disk follows, or it counts no more.
             self._book.put(revoked)
@@ -323,6 +341,8 @@ class Verdicts:
             raise
         finally:
             self._book.release(device.name)
+        for left in self._left:
+            left(revoked)
         await tell()
         self._after()
         log.warning("device revoked name=%s did=%s by=%s why=%s", device.name, did, asker.user, why)
@@ -349,7 +369,7 @@ class Verdicts:
         self._after()
 
     async def _put_out_here(self, _dids: Sequence[str], statements: Sequence[Statement]) -> None:
-        await self._journal.write(statements)
+        await self._journal.write(statements, wipes=True)
 
     def _after(self) -> None:
         self._users_changed()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Protocol
 
 from device_agent.clock import Clock
@@ -26,7 +27,9 @@ from device_agent.protocol.messages import (
     Welcome,
     decode_upward,
 )
+from device_agent.protocol.questions import Question
 from device_agent.trust.session_frames import frame_sid
+from gateway.answers import Answers
 from gateway.devices.epochs import Epochs
 from gateway.devices.openings import Openings
 from gateway.devices.recertify import Recertification
@@ -66,6 +69,7 @@ class Hearing:
         recertification: Recertification,
         enrollment: Reception,
         words: Words,
+        answers: Answers,
         registry: Registry,
         returns: Returns,
         reseal: ResealPort,
@@ -80,6 +84,7 @@ class Hearing:
         self._recertification = recertification
         self._enrollment = enrollment
         self._words = words
+        self._answers = answers
         self._registry = registry
         self._returns = returns
         self._reseal = reseal
@@ -121,8 +126,8 @@ class Hearing:
     def _heard(self, live: Live, message: Upward) -> None:
         device = live.device
         match message:
-            case Running(jid=jid):
-                self._returns.running(device.name, jid)
+            case Running(jid=jid, away=away):
+                self._returns.running(device.name, jid, away)
             case Beat():
                 if self._registry.beat(device.name, message):
                     for jid in message.running:
@@ -136,6 +141,8 @@ class Hearing:
                 self._sessions.end(live)
             case EpochWanted():
                 self._epoch_wanted(live)
+            case Question():
+                self._answers.offer(device.name, message, partial(self._words.answer, device.did))
             case Return() | Reseal():
                 raise AssertionError("these have their own way")
 
@@ -144,6 +151,7 @@ class Hearing:
             raise Refused("stale_hello", "of a session that has a successor")
         device = live.device = self._sessions.may_open(live.device.did)
         self._registry.hello(self._link, device.name, message)
+        self._returns.hello(device.name, message)
         if not live.hello:
             self._recertification.look_at(device.did)
         live.hello = message.session

@@ -18,6 +18,7 @@ from device_agent.parts import Part
 from device_agent.protocol import bitmap, topics
 from device_agent.protocol.links import Parcel, Returns
 from device_agent.protocol.messages import Confirm, encode
+from gateway.answers import Answers
 from gateway.devices.authority import Authority
 from gateway.devices.enrolled import Enrolled
 from gateway.devices.epochs import Epochs
@@ -73,6 +74,7 @@ class MqttDownlink(Part):
         registry: Registry,
         returns: Returns,
         reseal: ResealPort,
+        answers: Answers,
         metrics: Metrics,
         clock: Clock,
     ) -> None:
@@ -94,6 +96,7 @@ class MqttDownlink(Part):
             recertification=recertification,
             enrollment=enrollment,
             words=self._words,
+            answers=answers,
             registry=registry,
             returns=returns,
             reseal=reseal,

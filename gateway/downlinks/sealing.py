@@ -29,16 +29,7 @@ class Sealing:
 
     def choose(self, parcel: Parcel) -> tuple[bytes | None, dict[str, bytes]]:
         """Of a job, what is sealed for all devices of this site, and what is for single ones by their name."""
-        group: bytes | None = None
-        single: dict[str, bytes] = {}
-        for sealed in parcel.sealed:
-            if sealed.site != self._site:
-                continue
-            if sealed.device:
-                single[sealed.device] = sealed.body
-            else:
-                group = sealed.body
-        return group, single
+        return sealed_for(parcel, self._site)
 
     def job(self, body: bytes, remaining: float, bits: bytes | None) -> bytes:
         """A job on its way."""
@@ -73,3 +64,17 @@ class Sealing:
             self._prekeys.body,
             concerning[: notices.LISTED],
         )
+
+
+def sealed_for(parcel: Parcel, site: str) -> tuple[bytes | None, dict[str, bytes]]:
+    """Of a job, what is sealed for all devices of a site, and what is for single ones by their name."""
+    group: bytes | None = None
+    single: dict[str, bytes] = {}
+    for sealed in parcel.sealed:
+        if sealed.site != site:
+            continue
+        if sealed.device:
+            single[sealed.device] = sealed.body
+        else:
+            group = sealed.body
+    return group, single

@@ -8,6 +8,7 @@ import logging
 from device_agent.mqtt import NotConnected
 from device_agent.protocol import topics
 from device_agent.protocol.messages import Welcome, encode
+from device_agent.protocol.questions import Answer
 from gateway.devices.registry import Registry
 from gateway.devices.sessions import Send, Sessions
 from gateway.metrics import Metrics
@@ -43,6 +44,13 @@ class Words:
         """The device said hello; the newest welcome counts."""
         self._welcomes[did] = welcome
         self._welcome_wake.set()
+
+    async def answer(self, did: str, answer: Answer) -> None:
+        """The answer to a question; one that is lost is asked for again."""
+        try:
+            await self._send(self._sessions.frames([did], encode(answer)))
+        except NotConnected:
+            self._metrics.add("mqtt_not_sent")
 
     async def run(self) -> None:
         """Say the words, for ever."""

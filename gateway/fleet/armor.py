@@ -18,6 +18,7 @@ from device_agent.errors import UsageInvalid
 KINDS = {
     "os-master": "the description of a master, which `outstation master init` prints",
     "os-request": "the request of a site, which `outstation gateway init` prints",
+    "os-release": "the public half of a release key, which `outstation fleet release key` prints",
     "os-bundle": "the bundle for a site, which `outstation keys accept --bundle` or `fleet sign-site` makes",
 }
 CHECK_BYTES = 4
@@ -34,8 +35,8 @@ def wrap(kind: str, body: bytes) -> str:
 
 
 def unwrap(kind: str, text: str) -> bytes:
-    """The bytes in a line. Raises ``UsageInvalid``."""
-    found = _armored.fullmatch(re.sub(r"\s", "", text).lower())
+    """The bytes in a line, alone or among others that a command printed. Raises ``UsageInvalid``."""
+    found = _armored.fullmatch(re.sub(r"\s", "", text).lower()) or _among(kind, text)
     if found is None:
         raise _wrong(kind, f"{text if len(text) <= 60 else text[:57] + '…'!r}: no such line")
     if found[1] != kind:
@@ -48,6 +49,11 @@ def unwrap(kind: str, text: str) -> bytes:
     if not body or hashlib.sha256(kind.encode() + body).digest()[:CHECK_BYTES] != check:
         raise _wrong(kind, "a line that was not copied exactly: its check does not fit")
     return body
+
+
+def _among(kind: str, text: str) -> re.Match[str] | None:
+    lines = (_armored.fullmatch(line.strip().lower()) for line in text.splitlines())
+    return next((line for line in lines if line is not None and line[1] == kind), None)
 
 
 def typed(given: str) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from device_agent.errors import ConfigInvalid, NotFound, Refused, UsageInvalid
 from device_agent.trust import codec
-from device_agent.trust.keys import fingerprint, kid
+from device_agent.trust.keys import fingerprint, kid, same_fingerprint
 from device_agent.trust.root_list import (
     MASTER_ROLES,
     MasterKey,
@@ -143,6 +143,38 @@ class Ceremony:
                     hint=f"outstation fleet show {self.folder / ROOT_LISTS}",
                 )
             return replace(root, masters=kept)
+
+        return self._propose(change, keys, now)
+
+    def add_release_key(self, public: bytes, keys: Sequence[Path], now: float) -> Progress:
+        """A root list with one more release key. Raises ``UsageInvalid`` for one that was dropped before."""
+
+        def change(root: RootList) -> RootList:
+            if kid(public) in root.revoked:
+                raise UsageInvalid(
+                    "this release key was dropped, and is not believed again",
+                    error_id="fleet.revoked_key",
+                    found=fingerprint(public),
+                    allowed="a new one",
+                    hint="outstation fleet release key FILE",
+                )
+            return replace(root, releases=tuple(dict.fromkeys((*root.releases, public))))
+
+        return self._propose(change, keys, now)
+
+    def drop_release_key(self, named: str, keys: Sequence[Path], now: float) -> Progress:
+        """A root list without the release key of this fingerprint: what it signed runs nowhere. Raises ``NotFound``."""
+
+        def change(root: RootList) -> RootList:
+            gone = [public for public in root.releases if same_fingerprint(named, fingerprint(public))]
+            if not gone:
+                raise NotFound(
+                    f"no release key {named!r} in the root list",
+                    found=", ".join(map(fingerprint, root.releases)) or "no release keys",
+                    hint=f"outstation fleet show {self.folder / ROOT_LISTS}",
+                )
+            kept = tuple(public for public in root.releases if public not in gone)
+            return replace(root, releases=kept, revoked=(*root.revoked, *map(kid, gone)))
 
         return self._propose(change, keys, now)
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from device_agent.errors import Refused, UsageInvalid
 from device_agent.protocol import limits
-from device_agent.protocol.globs import compile_glob
 from device_agent.protocol.messages import ORIGIN_PATTERN
+from device_agent.trust import reach
 from device_agent.trust.policy import SitePolicy
 from device_agent.trust.site_certificate import SITE_SECONDS
 from upstream.frames import CERTIFICATE_BYTES
@@ -18,13 +18,12 @@ DAYS = SITE_SECONDS // DAY_SECONDS
 LONGEST_DAYS = limits.CERTIFICATE_DAYS
 
 POLICY_BYTES = CERTIFICATE_BYTES - 1024
-SHELL_FUNCTION = "cmd.run"
 ORIGIN = re.compile(ORIGIN_PATTERN)
 
 
 @dataclass(frozen=True)
 class Grant:
-    """What was typed: globs of functions, for the site itself or for an origin; and for how many days.
+    """What was typed: globs or classes of functions, for the site itself or for an origin; and for how many days.
 
     They are added to what the site has; with ``only`` they take its place. ``days`` 0 leaves the length as it is.
     """
@@ -61,7 +60,7 @@ def granted(policy: SitePolicy | None, grant: Grant) -> SitePolicy:
     else:
         after = replace(before, fun=functions)
     for glob in grant.functions:
-        if "." not in glob or any(character.isspace() for character in glob):
+        if ("." not in glob and glob not in reach.CLASSES) or any(character.isspace() for character in glob):
             raise _bad_grant(glob)
     try:
         after.to_claims()
@@ -82,9 +81,9 @@ def granted(policy: SitePolicy | None, grant: Grant) -> SitePolicy:
 
 
 def grants_shell(policy: SitePolicy) -> bool:
-    """Whether a policy lets its site, or one of its origins, run any command."""
+    """Whether a policy lets its site, or one of its origins, do what is as good as a shell."""
     globs = (*policy.fun, *(glob for globs in policy.org.values() for glob in globs))
-    return any(glob.startswith("cmd.") or compile_glob(glob)(SHELL_FUNCTION) for glob in globs)
+    return reach.grants_shell(globs)
 
 
 def _bad_grant(found: str) -> UsageInvalid:
@@ -93,6 +92,7 @@ def _bad_grant(found: str) -> UsageInvalid:
         error_id="fleet.bad_grant",
         where="grant",
         found=found,
-        allowed="a glob of functions with a module in it, such as 'state.apply' or 'camera.*'; * alone is too wide",
+        allowed="a glob of functions with a module in it, such as 'state.apply' or 'camera.*', or a class: "
+        + ", ".join(reach.CLASSES),
         hint="outstation run TARGET sys.list_functions shows the functions there are",
     )

@@ -5,25 +5,16 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from device_agent.durable import replace_private
 from device_agent.errors import ConfigInvalid, StationFailed
 
 
 def write_private(path: Path, body: bytes) -> None:
     """Put a file of mode 0600 in a path's place. Raises ``StationFailed``."""
-    fresh = path.with_name(f".{path.name}.new")
     try:
-        fresh.unlink(missing_ok=True)
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            if os.geteuid() == 0:
-                # Made for a station of another user, whose folder it is.
-                folder = path.parent.stat()
-                os.fchown(descriptor, folder.st_uid, folder.st_gid)
-            file.write(body)
-            file.flush()
-            os.fsync(descriptor)
-        fresh.rename(path)
-        _sync_folder(path.parent)
+        folder = path.parent.stat()
+        # An administrator makes it for a station of another user, whose folder it is.
+        replace_private(path, body, (folder.st_uid, folder.st_gid) if os.geteuid() == 0 else None)
     except OSError as error:
         raise StationFailed(
             "a file could not be written",
@@ -53,12 +44,3 @@ def read_private(path: Path, most: int) -> bytes | None:
     if len(body) > most:
         raise ConfigInvalid("a file is too large to be what it should be", where=str(path), allowed=f"{most} bytes")
     return body
-
-
-def _sync_folder(folder: Path) -> None:
-    """The new name survives a power cut too."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

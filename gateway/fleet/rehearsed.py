@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from device_agent.clock import Clock
+from device_agent.trust.policy import SitePolicy
 from device_agent.trust.root_list import MasterKey
 from device_agent.trust.site_certificate import sign_site_certificate
 from device_agent.trust.token import SiteToken
@@ -44,7 +45,7 @@ class RehearsedFleet:
         self._begin()
         _files(state_dir).write_joined(Joined(self.ceremony.current().fingerprint))
 
-    def certify(self, state_dir: Path, site: str) -> None:
+    def certify(self, state_dir: Path, site: str, policy: SitePolicy | None = None) -> None:
         """Give a gateway that has no master a certificate by the fleet's offline authority."""
         self._begin()
         files = _files(state_dir)
@@ -62,6 +63,7 @@ class RehearsedFleet:
                 curve=curve,
                 issued=now,
                 expires=now + LONGEST_DAYS * DAY_SECONDS,
+                policy=policy,
             )
         )
 

@@ -1,13 +1,13 @@
-"""The state folder of a station that does not run, for a command that changes its files."""
+"""The state folder of a station: made, and held by one process at a time."""
 
 from __future__ import annotations
 
 import fcntl
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-from device_agent.errors import ConfigInvalid, UsageInvalid
+from device_agent.errors import ConfigInvalid, OutstationError, UsageInvalid
 
 
 def made(folder: Path) -> Path:
@@ -15,38 +15,45 @@ def made(folder: Path) -> Path:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigInvalid(
-            "the state folder cannot be made",
-            where="state_dir",
-            found=f"{folder}: {error.strerror}",
-            allowed="a folder that this user may write",
-            hint="run it with sudo, or set state_dir: in the settings",
-        ) from None
+        raise _unusable(folder, error) from None
     return folder
 
 
 @contextmanager
-def held(folder: Path, instead: str) -> Iterator[None]:
-    """Hold the folder as a running station does. Raises ``UsageInvalid`` when one runs; ``instead`` is what to do."""
+def held(folder: Path, taken: OutstationError) -> Iterator[None]:
+    """Make the folder, and hold it: two stations on one store would both believe to be the only writer.
+
+    Raises ``ConfigInvalid`` for a folder that cannot be used, and ``taken`` when another process holds it.
+    """
     try:
         lock = (made(folder) / "lock").open("w")
     except OSError as error:
-        raise ConfigInvalid(
-            "the state folder cannot be used",
-            where="state_dir",
-            found=f"{folder}: {error.strerror}",
-            allowed="a folder that this user may write",
-            hint="run it with sudo, or set state_dir: in the settings",
-        ) from None
+        raise _unusable(folder, error) from None
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise UsageInvalid(
-                "a station is running with this state folder",
-                error_id="station.running",
-                where=str(folder),
-                allowed="a station that does not run",
-                hint=instead,
-            ) from None
+            raise taken from None
         yield
+
+
+def at_rest(folder: Path, instead: str) -> AbstractContextManager[None]:
+    """Hold the folder of a station that does not run. Raises ``UsageInvalid`` if it does; ``instead`` is what to do."""
+    running = UsageInvalid(
+        "a station is running with this state folder",
+        error_id="station.running",
+        where=str(folder),
+        allowed="a station that does not run",
+        hint=instead,
+    )
+    return held(folder, running)
+
+
+def _unusable(folder: Path, error: OSError) -> ConfigInvalid:
+    return ConfigInvalid(
+        "the state folder cannot be used",
+        where="state_dir",
+        found=f"{folder}: {error.strerror}",
+        allowed="a folder that this user may write",
+        hint="run it with sudo, or set state_dir: in the settings",
+    )

@@ -4,39 +4,41 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import chain
 
-import msgspec
+from msgspec.structs import replace
 
 from device_agent.clock import Clock
 from device_agent.errors import OutstationError, PolicyRefused, Refused, StationFailed, UsageInvalid
-from device_agent.protocol import limits, tags
+from device_agent.protocol import limits
 from device_agent.protocol.jid import JidMaker
 from device_agent.protocol.links import Parcel, Sealed
 from device_agent.protocol.messages import (
     Item,
     Job,
     JobDefinition,
-    Late,
-    OutcomeRecord,
-    TargetType,
     check_plain,
     decode_job,
     encode,
     encode_value,
 )
 from device_agent.protocol.outcomes import Outcome, State
+from device_agent.protocol.stations import meanable
 from device_agent.protocol.targeting import Target, compile_target
 from gateway.bus import Bus
 from gateway.devices.policy import Operator
 from gateway.devices.registry import Registry
 from gateway.jobs.close import Closing
 from gateway.jobs.expect import Expectation, expect, pages
+from gateway.jobs.handed_out import handing_out, over_links
+from gateway.jobs.nodegroups import Nodegroups
 from gateway.jobs.open_jobs import ABOVE, LOCAL, Branch, OpenJob, OpenJobs, Waiting
 from gateway.jobs.permission import FREE, Permission, RefusedDevice, Ruling
-from gateway.jobs.record import NOT_RUN_RETCODE, new_event, outcome_statement
+from gateway.jobs.record import accepted_events, given, outcome_statement
 from gateway.jobs.refuse import refused_pages, refused_records
+from gateway.jobs.request import Beside, Offered, Returning, SentOn, no_files, no_returners, with_typed
+from gateway.jobs.request import JobRequest as JobRequest  # noqa: PLC0414 - whoever submits one finds it here too
 from gateway.jobs.seal import SEALED_DEVICES, Sealer, is_told_of, public
 from gateway.metrics import Metrics
 from gateway.spool.queue import Spool
@@ -51,34 +53,10 @@ JOB_BYTES = limits.MESSAGE_BYTES - 8 * 1024
 ADD_JOB = "INSERT INTO jobs (jid, body, origin, deadline, accepted) VALUES (?, ?, ?, ?, ?)"
 ADD_BRANCH = "INSERT OR IGNORE INTO job_sites (jid, site, state) VALUES (?, ?, ?)"
 ADD_PAGE = "INSERT OR REPLACE INTO manifests (jid, link, page, site, ids, final) VALUES (?, ?, ?, ?, ?, ?)"
-ADD_DELIVERY = "INSERT INTO deliveries (jid, ids) VALUES (?, ?)"
 SET_HELD = "UPDATE jobs SET held = 1 WHERE jid = ?"
 PUT_SEALS = "INSERT OR REPLACE INTO job_seals (jid, body) VALUES (?, ?)"
 ROUNDING_SECONDS = 2.0
 """A proof holds whole seconds: a job lives up to so much longer there than here."""
-
-
-class JobRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What an operator asks for. Times are seconds; None means the default for ``late``."""
-
-    tgt: str
-    fun: str
-    tgt_type: TargetType = "glob"
-    arg: list[Any] = []
-    kwarg: dict[str, Any] = {}
-    late: Late = "drop"
-    expires_seconds: float | None = None
-    run_limit: float | None = None
-    user: str | None = None
-    why: str = ""
-    sealed: bool = False
-
-
-class Offered(Protocol):
-    """Who wants to know that a master gave us a job."""
-
-    def __call__(self, master: str, jid: str, *, again: bool) -> None:
-        """``again``: it was known here."""
 
 
 class Acceptance:
@@ -102,6 +80,7 @@ class Acceptance:
         kick: Callable[[], None],
         permission: Permission | None = None,
         offered: Offered | None = None,
+        nodegroups: Nodegroups | None = None,
     ) -> None:
         self._site = site
         self._open_jobs = open_jobs
@@ -118,15 +97,28 @@ class Acceptance:
         self._kick = kick
         self._permission = permission
         self._offered = offered
-        self._jids = JidMaker()
+        self._nodegroups = nodegroups or Nodegroups()
+        self.jids = JidMaker()
         self._accepting: set[str] = set()
         self._forestalled: dict[str, bool] = {}
+        self.made_from: Callable[[Job], Awaitable[str]] = no_files
+        """The git commits of the files that a job names."""
+        self.returning: Callable[[Returning], SentOn | None] = no_returners
+        """What makes sure that the returns of a job are sent elsewhere. Raises ``UsageInvalid``."""
         self.draining = False
 
-    async def submit(self, request: JobRequest, user: str, operator: Operator | None = None, origin: str = "") -> str:
+    async def submit(
+        self,
+        request: JobRequest,
+        user: str,
+        operator: Operator | None = None,
+        origin: str = "",
+        beside: Beside | None = None,
+    ) -> str:
         """Issue a job here; returns its jid when it is on disk. Without an operator the station itself asks.
 
         An ``origin`` other than the station (a Salt master) may order what was granted to it and nothing else.
+        What ``beside`` says of its jid is in the same commit.
         Raises ``UsageInvalid`` for what is wrong with it, ``PolicyRefused`` when the station is full or stopping.
         """
         if self.draining:
@@ -139,14 +131,17 @@ class Acceptance:
                 allowed=f"{limits.OPEN_JOBS} open jobs",
                 hint="outstation jobs list --state open, then jobs cancel",
             )
-        target = compile_target(request.tgt, request.tgt_type)
+        sent_on = self.returning(request.ret)
+        tgt, tgt_type = self._nodegroups.signed(request.tgt, request.tgt_type, request.delimiter)
+        target = compile_target(tgt, tgt_type)
+        await self._registry.know(target)
         expires_in = self._life(request)
         # Not the wall clock: devices would take a job for expired that a machine without a clock issued.
         now = self._sealer.now()
         draft = Job(
-            jid=self._jids.next(now),
-            tgt=request.tgt,
-            tgt_type=request.tgt_type,
+            jid=self.jids.next(now),
+            tgt=tgt,
+            tgt_type=tgt_type,
             fun=request.fun,
             arg=request.arg,
             kwarg=request.kwarg,
@@ -159,15 +154,21 @@ class Acceptance:
             sealed=request.sealed,
             origin=origin,
         )
+        draft = replace(with_typed(draft, request), commits=await self.made_from(draft))
         body, ruling = self._checked(draft), FREE
         if operator is not None and self._permission is not None:
             draft, ruling = await self._permission.here(operator, draft, target)
+            draft = with_typed(draft, request)
             body, target = self._checked(draft), compile_target(draft.tgt, draft.tgt_type)
         self._sealer.may_issue(draft)
         ruling = self._within_reach(target, ruling)
+        both = (beside, None if sent_on is None else sent_on.beside)
+        more = [each(draft.jid) for each in both if each is not None]
+        ruling = dataclasses.replace(ruling, statements=(*ruling.statements, *chain.from_iterable(more)))
         if draft.sealed:
             self._check_few(target)
-        await self._take(draft, body, target, LOCAL, expires_in, ruling=ruling)
+        returners = () if sent_on is None else sent_on.names
+        await self._take(draft, body, target, LOCAL, expires_in, ruling=ruling, returners=returners)
         return draft.jid
 
     def _within_reach(self, target: Target, ruling: Ruling) -> Ruling:
@@ -179,7 +180,7 @@ class Acceptance:
         below = tuple(
             RefusedDevice(device.site, device.id, device.last_seen, why)
             for site in sites
-            for device in self._registry.below(site)
+            for device in meanable(self._registry.below(site), target.tgt)
             if target.matches(device.id, device.grains)
         )
         return dataclasses.replace(ruling, shut=frozenset(sites), below=below)
@@ -209,7 +210,8 @@ class Acceptance:
 
     def _check_few(self, target: Target) -> None:
         """Each device of a sealed job costs a seal of its own. Raises ``UsageInvalid`` when they are too many."""
-        meant = sum(1 for device in self._registry.everything() if target.matches(device.id, device.grains))
+        known = meanable(self._registry.everything(), target.tgt)
+        meant = sum(1 for device in known if target.matches(device.id, device.grains))
         if meant > SEALED_DEVICES:
             raise UsageInvalid(
                 "a sealed job is for few devices",
@@ -236,6 +238,7 @@ class Acceptance:
                 # Not acknowledged: the master still has it, and sends it again after the next welcome.
                 raise Refused("busy", f"job {job.jid}: {self._open_jobs.ours()} jobs are open")
             target = compile_target(job.tgt, job.tgt_type)
+            await self._registry.know(target)
             life = min(remaining, limits.JOB_EXPIRY_MAX_SECONDS)
             ruling = FREE if self._permission is None else self._permission.above(job, target)
             await self._take(job, parcel.definition, target, ABOVE, life, parcel.sealed, ruling)
@@ -313,25 +316,27 @@ class Acceptance:
         remaining: float,
         sealed: Sequence[Sealed] = (),
         ruling: Ruling = FREE,
+        returners: tuple[str, ...] = (),
     ) -> None:
         if job.jid in self._accepting:
             return
         self._accepting.add(job.jid)
         try:
             cancelled = self._forestalled.pop(job.jid, False)
-            own, held = self._registry.own(), ruling.held
+            own, held = meanable(self._registry.own(), target.tgt), ruling.held
             expected = expect(job, target, own, remaining, cancelled=cancelled, held=held, refused=ruling.refused)
             opened = self._opened(job, body, origin, expected, remaining, ruling)
             opened.cancelled = cancelled
             opened.sealed = list(sealed)
+            opened.returners = returners
             await self._put_on_disk(opened, expected, remaining, ruling)
         finally:
             self._accepting.discard(job.jid)
         self._open_jobs.add(opened)
         self._metrics.add("jobs_accepted")
         log.info("job accepted jid=%s fun=%s origin=%s expected=%d", job.jid, job.fun, origin, opened.expected)
-        event = self._bus.event(tags.job_new(job.jid), new_event(public(job), expected.ids()))
-        await self._bus.fire([event], upward=False)
+        told = accepted_events(self._bus, public(job), expected.ids(), returners, held=ruling.held)
+        await self._bus.fire(told, upward=False)
         await self._closing.check(opened)
         self._kick()
 
@@ -344,7 +349,8 @@ class Acceptance:
         )
         opened.held = ruling.held
         opened.own_expected = len(expected.present) + len(expected.absent) + len(expected.ended) + len(ruling.below)
-        opened.waiting = {device: Waiting(State.DELIVERED, due=now, since=now) for device in expected.present}
+        for link, names in over_links(expected.present, self._registry).items():
+            opened.waiting |= {name: Waiting(State.DELIVERED, due=now, since=now, link=link) for name in names}
         opened.waiting |= {device: Waiting(due=now, since=now) for device in expected.absent}
         opened.branches = {site: Branch(site) for site in self._sites_below() if site not in ruling.shut}
         opened.manifest_final = not opened.branches
@@ -357,17 +363,7 @@ class Acceptance:
         manifest = refused_pages(job, ruling, revision)
         manifest += pages(job.jid, self._site, expected.ids(), revision, final=not opened.branches)
         ended = [
-            OutcomeRecord(
-                jid=job.jid,
-                site=self._site,
-                id=entry.id,
-                fun=job.fun,
-                outcome=entry.outcome,
-                retcode=NOT_RUN_RETCODE,
-                why=entry.why,
-                seen=entry.seen,
-                ended=wall,
-            )
+            given(job, self._site, entry.id, entry.outcome, entry.why, seen=entry.seen, ended=wall)
             for entry in expected.ended
         ]
         ended += refused_records(job, ruling, wall)
@@ -386,7 +382,7 @@ class Acceptance:
                 ],
             ),
             # They are handed out as soon as this is on disk; after a crash it must be known that they may have it.
-            (ADD_DELIVERY, [(job.jid, encode_value(expected.present))] if expected.present else []),
+            handing_out(job.jid, over_links(expected.present, self._registry)),
             outcome_statement(ended, ""),
             *self._spool.adding(items),
             *ruling.statements,

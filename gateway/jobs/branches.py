@@ -10,6 +10,7 @@ from device_agent.protocol import limits
 from device_agent.protocol.links import Downlink
 from device_agent.protocol.messages import Manifest, OutcomeRecord, encode_value
 from device_agent.protocol.outcomes import Outcome
+from device_agent.protocol.stations import meanable
 from device_agent.protocol.targeting import compile_target
 from gateway.devices.registry import Registry
 from gateway.devices.sites import SiteBook
@@ -18,7 +19,7 @@ from gateway.jobs.asking import Asking, untold
 from gateway.jobs.close import Closing
 from gateway.jobs.expect import pages
 from gateway.jobs.open_jobs import Branch, BranchState, OpenJob, OpenJobs
-from gateway.jobs.record import NOT_RUN_RETCODE, outcome_statement
+from gateway.jobs.record import given, outcome_statement
 from gateway.jobs.reseal import RESEAL_SECONDS, Reseal
 from gateway.jobs.seal import Sealer
 from gateway.jobs.silence import SiteStanding, Terms, Verdict, judge_site, site_never_answered
@@ -188,7 +189,7 @@ class Branches:
         """A site and those behind it, each with the devices that are meant where a seal is made for each."""
         names: dict[str, list[str]] = {site: []}
         target = compile_target(opened.job.tgt, opened.job.tgt_type) if opened.job.sealed else None
-        for device in self._registry.below(site):
+        for device in meanable(self._registry.below(site), opened.job.tgt):
             meant = names.setdefault(device.site, [])
             if target is not None and target.matches(device.id, device.grains):
                 meant.append(device.id)
@@ -205,7 +206,7 @@ class Branches:
             target = compile_target(opened.job.tgt, opened.job.tgt_type)
             meant = {
                 (device.site, device.id)
-                for device in self._registry.below(branch.site)
+                for device in meanable(self._registry.below(branch.site), target.tgt)
                 if target.matches(device.id, device.grains)
             }
             guessed = meant - names - branch.ended.keys()
@@ -242,17 +243,7 @@ class Branches:
         seen = self._site_book.get(branch.site).last_seen or None
         now = self._clock.wall()
         return [
-            OutcomeRecord(
-                jid=opened.job.jid,
-                site=leaf,
-                id=device,
-                fun=opened.job.fun,
-                outcome=verdict.outcome,
-                retcode=NOT_RUN_RETCODE,
-                why=verdict.why,
-                seen=seen,
-                ended=now,
-            )
+            given(opened.job, leaf, device, verdict.outcome, verdict.why, seen=seen, ended=now)
             for leaf, device in names
         ]
 

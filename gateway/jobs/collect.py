@@ -14,13 +14,15 @@ from device_agent.errors import StationFailed
 from device_agent.parts import Part
 from device_agent.protocol import limits
 from device_agent.protocol.links import Downlink
-from device_agent.protocol.messages import OutcomeRecord, Return
+from device_agent.protocol.messages import Hello, OutcomeRecord, Return
 from device_agent.protocol.outcomes import Outcome, State
 from gateway.bus import Bus
+from gateway.devices.outboxes import Message, Outboxes
 from gateway.devices.registry import Registry
+from gateway.devices.ssh_device import LINK as SSH
 from gateway.jobs.close import Closing
 from gateway.jobs.open_jobs import OpenJob, OpenJobs
-from gateway.jobs.record import NOT_RUN_RETCODE, outcome_statement, return_event
+from gateway.jobs.record import given, outcome_statement, return_event
 from gateway.metrics import Metrics
 from gateway.spool.queue import Spool
 from gateway.store.reader import Reader
@@ -43,7 +45,8 @@ RETRY_SECONDS = 1.0
 class _Arrived:
     record: OutcomeRecord
     opened: OpenJob | None
-    from_device: bool
+    message: Message | None = None
+    """Where it came from; None for what the station itself decided."""
 
 
 class Collection(Part):
@@ -57,6 +60,7 @@ class Collection(Part):
         site: str,
         open_jobs: OpenJobs,
         registry: Registry,
+        outboxes: Outboxes,
         downlink_of: Callable[[str], Downlink | None],
         writer: Writer,
         reader: Reader,
@@ -69,6 +73,7 @@ class Collection(Part):
         self._site = site
         self._open_jobs = open_jobs
         self._registry = registry
+        self._outboxes = outboxes
         self._downlink_of = downlink_of
         self._writer = writer
         self._reader = reader
@@ -101,8 +106,12 @@ class Collection(Part):
         await self._idle.wait()
         await self._send_confirmations()
 
-    def running(self, device: str, jid: str) -> None:
-        """The device has the job: it is not sent again before long, only asked after."""
+    def hello(self, device: str, hello: Hello) -> None:
+        """A device connected, and says which outbox it has."""
+        self._outboxes.hello(device, hello.outbox, hello.oldest)
+
+    def running(self, device: str, jid: str, away: float = 0.0) -> None:
+        """The device has the job: it is not sent again before long, only asked after; see ``Running`` for ``away``."""
         self._registry.heard(device)
         opened = self._open_jobs.get(jid)
         waiting = opened.waiting.get(device) if opened is not None else None
@@ -111,6 +120,7 @@ class Collection(Part):
         now = self._clock.monotonic()
         if waiting.state is not State.RUNNING:
             waiting.state, waiting.since = State.RUNNING, now
+        waiting.away = away or waiting.away
         waiting.due = now + limits.RESEND_CEILING_SECONDS
         opened.pulse()
 
@@ -122,6 +132,11 @@ class Collection(Part):
             return
         if opened is not None and device not in opened.waiting:
             opened = None
+        place = Message(device, message.outbox, message.sequence)
+        if opened is None and self._is_repeat(place, message.jid):
+            self._metrics.add("returns_repeated")
+            self._confirm(message.jid, device)
+            return
         record = OutcomeRecord(
             jid=message.jid,
             site=self._site,
@@ -136,25 +151,20 @@ class Collection(Part):
             executions=message.executions,
         )
         self._uncommitted_bytes += size
-        self._take(_Arrived(record, opened, from_device=True))
+        self._take(_Arrived(record, opened, place))
         if not self._space.is_set():
             await self._space.wait()
+
+    def _is_repeat(self, message: Message, jid: str) -> bool:
+        """Whether it is on disk as it is. Whoever names ever other jobs with it is looked into like a stray."""
+        return self._outboxes.knows(message) and (jid in self._confirmable or len(self._confirmable) < STRAY_JOBS)
 
     def decided(self, opened: OpenJob, device: str, outcome: Outcome, why: str) -> None:
         """The station itself gives an outcome to a silent device."""
         known = self._registry.own_device(device)
-        record = OutcomeRecord(
-            jid=opened.job.jid,
-            site=self._site,
-            id=device,
-            fun=opened.job.fun,
-            outcome=outcome,
-            retcode=NOT_RUN_RETCODE,
-            why=why,
-            seen=known.last_seen if known else None,
-            ended=self._clock.wall(),
-        )
-        self._take(_Arrived(record, opened, from_device=False))
+        seen = known.last_seen if known else None
+        record = given(opened.job, self._site, device, outcome, why, seen=seen, ended=self._clock.wall())
+        self._take(_Arrived(record, opened))
 
     def _take(self, arrived: _Arrived) -> None:
         if arrived.opened is not None:
@@ -173,10 +183,11 @@ class Collection(Part):
             self._space.set()
             self._uncommitted_bytes = 0
             expected = [entry for entry in arrived if entry.opened is not None]
-            stray = [entry.record for entry in arrived if entry.opened is None]
+            stray = [entry for entry in arrived if entry.opened is None]
             records = [entry.record for entry in expected]
+            taking = self._outboxes.taking(entry.message for entry in expected if entry.message)
             try:
-                await self._writer.commit([outcome_statement(records, ""), *self._spool.adding(records)])
+                await self._writer.commit([outcome_statement(records, ""), *taking, *self._spool.adding(records)])
             except StationFailed:
                 # Nobody was confirmed: devices answer again, and verdicts are made again.
                 for entry in expected:
@@ -188,6 +199,7 @@ class Collection(Part):
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
             self._spool.added()
+            self._outboxes.taken()
             await self._after_commit(expected)
             try:
                 await self._settle_stray(stray)
@@ -207,7 +219,7 @@ class Collection(Part):
             opened.committing.discard(record.id)
             opened.counts[record.outcome.value] += 1
             touched[record.jid] = opened
-            if entry.from_device:
+            if entry.message is not None:
                 self._confirm(record.jid, record.id)
         self._metrics.add("outcomes", len(expected))
         if self._bus.listened:
@@ -217,11 +229,13 @@ class Collection(Part):
         for opened in touched.values():
             await self._closing.check(opened)
 
-    async def _settle_stray(self, stray: list[OutcomeRecord]) -> None:
+    async def _settle_stray(self, stray: list[_Arrived]) -> None:
         """Returns nobody waits for: repeats are confirmed again; late ones become events; foreign ones are refused."""
         late = []
+        settled: list[_Arrived] = []
         recorded: dict[str, dict[str, str]] = {}
-        for record in stray:
+        for entry in stray:
+            record = entry.record
             if record.jid not in recorded:
                 if len(recorded) >= STRAY_JOBS:
                     # A device that is in earnest says it again.
@@ -240,8 +254,14 @@ class Collection(Part):
                 self._metrics.add("returns_late")
                 event = return_event(record, None)
                 late.append(self._bus.event(event.tag, {**event.data, "late": True, "recorded": outcome}))
-            self._confirm(record.jid, record.id)
+            settled.append(entry)
         await self._bus.fire(late)
+        taking = self._outboxes.taking(entry.message for entry in settled if entry.message)
+        if taking:
+            await self._writer.commit(taking)
+            self._outboxes.taken()
+        for entry in settled:
+            self._confirm(entry.record.jid, entry.record.id)
 
     def _confirm(self, jid: str, device: str) -> None:
         self._confirmable[jid].add(device)
@@ -262,7 +282,9 @@ class Collection(Part):
             for device in devices:
                 known = self._registry.own_device(device)
                 if known is not None:
-                    by_link[known.link].append(device)
+                    # What was done over SSH is confirmed there, also when its agent is back.
+                    for link in {known.link, SSH}:
+                        by_link[link].append(device)
             for link, names in by_link.items():
                 downlink = self._downlink_of(link)
                 if downlink is not None:

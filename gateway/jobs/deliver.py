@@ -11,25 +11,25 @@ from typing import ClassVar
 from device_agent.clock import Clock
 from device_agent.errors import NotFound, OutstationError
 from device_agent.parts import Part
-from device_agent.protocol import limits
+from device_agent.protocol import limits, tags
 from device_agent.protocol.links import Downlink, Parcel
-from device_agent.protocol.messages import encode_value
 from device_agent.protocol.outcomes import Outcome, State
+from gateway.bus import Bus
 from gateway.devices.registry import Registry
-from gateway.jobs.accept import ADD_DELIVERY
 from gateway.jobs.branches import Branches
 from gateway.jobs.close import Closing
 from gateway.jobs.collect import Collection
+from gateway.jobs.handed_out import handing_out, has_moved, may_repeat, presence_for
 from gateway.jobs.open_jobs import OpenJob, OpenJobs, Waiting
+from gateway.jobs.record import publish_event
 from gateway.jobs.reseal import RESEAL_SECONDS, Reseal
-from gateway.jobs.seal import Sealer
-from gateway.jobs.silence import Presence, Terms, Verdict, judge_device, soonest
+from gateway.jobs.seal import Sealer, public
+from gateway.jobs.silence import Terms, Verdict, judge_device, soonest
 from gateway.store.writer import Statement, StoreFailed, Writer
 
 log = logging.getLogger(__name__)
 
 LOOK_CEILING_SECONDS = 1.0
-_AWAY = Presence(present=False, unheard=False, gone=0.0)
 
 
 class Delivery(Part):
@@ -50,6 +50,7 @@ class Delivery(Part):
         reseal: Reseal,
         branches: Branches,
         writer: Writer,
+        bus: Bus,
         clock: Clock,
     ) -> None:
         self._site = site
@@ -62,6 +63,7 @@ class Delivery(Part):
         self._reseal = reseal
         self._branches = branches
         self._writer = writer
+        self._bus = bus
         self._clock = clock
         self._wake = asyncio.Event()
 
@@ -117,6 +119,8 @@ class Delivery(Part):
         for branch in opened.branches.values():
             branch.due, branch.tries = 0.0, 0
         self.kick()
+        told = publish_event(public(opened.job), opened.returners)
+        await self._bus.fire([self._bus.event(tags.job_publish(jid), told)], upward=False)
 
     async def cancel_from_above(self, jid: str) -> None:
         """A master cancelled a job; one that is not open here has ended, which its close says."""
@@ -179,16 +183,18 @@ class Delivery(Part):
             if name in opened.committing:
                 continue
             device = self._registry.own_device(name)
-            presence = Presence(device.present, device.unheard, device.gone) if device else _AWAY
-            verdict = judge_device(waiting.state, waiting.since, terms, presence, now)
+            presence = presence_for(opened, waiting, device)
+            verdict = judge_device(waiting.state, waiting.since, terms, presence, now, waiting.away)
             if isinstance(verdict, Verdict):
-                self._collection.decided(opened, name, verdict.outcome, verdict.why)
+                away = device.away if device is not None and verdict.outcome is Outcome.UNREACHABLE else ""
+                self._collection.decided(opened, name, verdict.outcome, away or verdict.why)
                 continue
             look = min(look, verdict)
-            if device is None or not device.present or opened.held:
+            if device is None or not device.present or opened.held or not may_repeat(opened, waiting, device.link):
                 continue
             if waiting.due <= now:
-                (first if waiting.state is State.QUEUED else again)[device.link].append(name)
+                is_first = waiting.state is State.QUEUED or has_moved(opened, waiting, device.link)
+                (first if is_first else again)[device.link].append(name)
             else:
                 look = min(look, waiting.due)
         if first or again:
@@ -214,7 +220,7 @@ class Delivery(Part):
         fresh = [name for names in first.values() for name in names]
         if fresh:
             # On disk before it is sent: after a crash the station knows that these may have run it.
-            await self._writer.commit([(ADD_DELIVERY, [(opened.job.jid, encode_value(fresh))])])
+            await self._writer.commit([handing_out(opened.job.jid, first)])
         remaining = opened.deadline - now
         for link in {*first, *again}:
             downlink = self._downlink_of(link)
@@ -222,6 +228,7 @@ class Delivery(Part):
             for name in names:
                 waiting = opened.waiting.get(name)
                 if waiting is not None:
+                    waiting.link = link
                     _sent(waiting, now)
             if downlink is None:
                 continue

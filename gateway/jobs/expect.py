@@ -23,6 +23,7 @@ class Candidate(Protocol):
     present: bool
     unheard: bool
     last_seen: float
+    away: str
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,9 @@ def expect(
         elif device.unheard or job.late == "run":
             expected.absent.append(device.id)
         else:
-            expected.ended.append(Ended(device.id, Outcome.UNREACHABLE, "not connected", device.last_seen))
+            expected.ended.append(
+                Ended(device.id, Outcome.UNREACHABLE, device.away or "not connected", device.last_seen)
+            )
     return expected
 
 

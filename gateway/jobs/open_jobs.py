@@ -34,6 +34,10 @@ class Waiting:
     tries: int = 0
     due: float = 0.0
     since: float = 0.0
+    link: str = ""
+    """Over which it was handed out."""
+    away: float = 0.0
+    """It restarts, and may not be heard for so many seconds."""
 
 
 @dataclass(slots=True)
@@ -85,6 +89,8 @@ class OpenJob:
     """Taken up again at a start: what its sites said meanwhile, or since a backup, is not known."""
     cancelled: bool = False
     held: bool = False
+    returners: tuple[str, ...] = ()
+    """Where this station sends its returns as well."""
     own_expected: int = 0
     waiting: dict[str, Waiting] = field(default_factory=dict)
     committing: set[str] = field(default_factory=set)

@@ -19,6 +19,7 @@ from device_agent.clock import Clock
 from device_agent.errors import PolicyRefused
 from device_agent.protocol.globs import WILDCARDS
 from device_agent.protocol.messages import AuditVerdict, Job
+from device_agent.protocol.stations import meanable
 from device_agent.protocol.targeting import OPERATORS, Target, compile_target
 from gateway.audit.book import AuditBook, Deed
 from gateway.devices.device import Device
@@ -41,6 +42,8 @@ REASON_CHARACTERS = 500
 FIRE = "event.send"
 """What firing an event is to the policy: Salt's function for it, with the tag and the data as arguments."""
 
+MINE = "mine.get"
+PILLAR = "pillar.get"
 TAGS_NAMED = 5
 _plain_word = re.compile(r"[A-Za-z0-9_.:*?\[\]!-]+")
 
@@ -101,7 +104,7 @@ class Permission:
         devices = [] if "admin" in operator.roles else self._meant(target)
         ids = dict.fromkeys([*(device.id for device in devices), *_named(job)])
         sites = dict.fromkeys(device.site for device in devices)
-        verdict = self._judged(operator, job, list(ids), list(sites))
+        verdict = self._by_pillar(operator, target) or self._judged(operator, job, list(ids), list(sites))
         narrowed = None if isinstance(verdict, Deny) else _narrowed(job, verdict.within)
         if isinstance(verdict, Deny) or narrowed is None:
             if not isinstance(verdict, Deny):
@@ -122,7 +125,9 @@ class Permission:
         operator = Operator(_first_word(job.user), frozenset(), "above")
         if self._policy().centre is None:
             return Ruling(statements=tuple(self._audit.statements([_deed(operator, job, "allow", job.why)])))
-        own = [device for device in self._registry.own() if target.matches(device.id, device.grains)]
+        own = [
+            device for device in meanable(self._registry.own(), target.tgt) if target.matches(device.id, device.grains)
+        ]
         held, refused, shut = False, dict[str, str](), dict[str, str]()
         below: list[RefusedDevice] = []
         sites = self._sites_below()
@@ -138,7 +143,11 @@ class Permission:
             if isinstance(verdict, Deny) and not own:
                 shut[self._site] = self._reason(verdict)
         for site in sites:
-            meant = [device for device in self._registry.below(site) if target.matches(device.id, device.grains)]
+            meant = [
+                device
+                for device in meanable(self._registry.below(site), target.tgt)
+                if target.matches(device.id, device.grains)
+            ]
             leaves = list(dict.fromkeys(device.site for device in meant)) or [site]
             there = self._judged(operator, job, [device.id for device in meant], leaves)
             held = held or isinstance(there, Hold)
@@ -190,8 +199,55 @@ class Permission:
                 raise self._refused(operator, verdict, f"{FIRE} {tag}"[:REASON_CHARACTERS])
         return self._audit.statements([deed])
 
+    def reading(self, operator: Operator, tgt: str, names: Sequence[str], devices: Sequence[tuple[str, str]]) -> None:
+        """Whether somebody may read what these devices (site and id) keep in the mine: as if he ran ``mine.get`` there.
+
+        Raises ``PolicyRefused``.
+        """
+        if "admin" in operator.roles or not devices:
+            return
+        sites, ids = list({site for site, _ in devices}), [device for _, device in devices]
+        asked = [tgt, ",".join(names)]
+        verdict = self._policy().judge(operator, MINE, asked, {}, ids, sites, self._clock.wall())
+        if isinstance(verdict, Allow):
+            beyond = [
+                (site, device)
+                for site, device in devices
+                if (verdict.within and not matches_any(verdict.within, device))
+                or (verdict.sites and not matches_any(verdict.sites, site))
+            ]
+            if not beyond:
+                return
+            granted = ", ".join([*verdict.within, *(f"site {site}" for site in verdict.sites)])
+            verdict = Deny(f"{beyond[0][1]} of {beyond[0][0]} is not among the devices that are granted", granted)
+        elif isinstance(verdict, Hold):
+            verdict = Deny("what is read at once cannot wait for a release", f"a rule for {MINE} without hold")
+        raise self._refused(operator, verdict, f"{MINE} {tgt}"[:REASON_CHARACTERS])
+
+    def targeting(self, operator: Operator, target: Target) -> None:
+        """Whether somebody may look which devices a target means. Raises ``PolicyRefused``."""
+        verdict = self._by_pillar(operator, target)
+        if verdict is not None:
+            raise self._refused(operator, verdict, f"{target.tgt_type}: {target.tgt}"[:REASON_CHARACTERS])
+
+    def _by_pillar(self, operator: Operator, target: Target) -> Deny | None:
+        """Who may find devices by their pillar can find out what is in it: only who may read that of all of them."""
+        if not target.needs_pillar or "admin" in operator.roles:
+            return None
+        verdict = self._policy().judge(operator, PILLAR, [], {}, [], [], self._clock.wall())
+        if isinstance(verdict, Allow) and not (verdict.within or verdict.sites):
+            return None
+        return Deny(
+            f"a target by pillar tells what is in the pillar of every device, and {PILLAR} is not granted on all",
+            "a target by name, grain or address",
+        )
+
     def _meant(self, target: Target) -> list[Device]:
-        return [device for device in self._registry.everything() if target.matches(device.id, device.grains)]
+        return [
+            device
+            for device in meanable(self._registry.everything(), target.tgt)
+            if target.matches(device.id, device.grains)
+        ]
 
     def _judged(self, operator: Operator, job: Job, ids: list[str], sites: list[str]) -> Verdict:
         # Whoever issues a sealed job here says here what it does; of one from above there is only its issuer's word.
@@ -241,8 +297,14 @@ def _deed(
         why=why,
         jid=job.jid if jid is None else jid,
         fun=job.fun,
-        arguments="" if job.sealed else call_text("", job.arg, job.kwarg).strip(),
+        arguments="" if job.sealed else _arguments(job),
     )
+
+
+def _arguments(job: Job) -> str:
+    """The arguments as they would be typed, and the commits of the files that they name."""
+    typed = call_text("", job.arg, job.kwarg).strip()
+    return f"{typed} (files of {job.commits})" if job.commits else typed
 
 
 def _named(job: Job) -> list[str]:
@@ -263,6 +325,19 @@ def _narrowed(job: Job, within: tuple[str, ...]) -> Job | None:
             target = f"E@{job.tgt}"
         case "grain":
             target = f"G@{job.tgt}"
+        case "grain_pcre":
+            target = f"P@{job.tgt}"
+        case "ipcidr":
+            target = f"S@{job.tgt}"
+        case "range":
+            target = f"R@{job.tgt}"
+        case "pillar":
+            target = f"I@{job.tgt}"
+        case "pillar_pcre":
+            target = f"J@{job.tgt}"
+        case "pillar_exact":
+            # There is no word for it in a compound.
+            return None
         case _:
             target = ""
     if len(target.split()) > 1:
@@ -277,7 +352,8 @@ def _term(glob: str) -> str:
 
 
 def _target_text(job: Job) -> str:
-    return job.tgt if job.tgt_type == "glob" else f"{job.tgt_type}: {job.tgt}"
+    signed = job.tgt if job.tgt_type == "glob" else f"{job.tgt_type}: {job.tgt}"
+    return f"{job.typed_type}: {job.typed} = {signed}" if job.typed else signed
 
 
 def _first_word(user: str) -> str:

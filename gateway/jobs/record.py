@@ -7,12 +7,15 @@ from typing import Any
 
 from device_agent.clock import stamp
 from device_agent.protocol import limits, tags
-from device_agent.protocol.messages import Event, Job, OutcomeRecord, encode_value
+from device_agent.protocol.messages import Event, Job, OutcomeRecord, decode_stored, encode_value
 from device_agent.protocol.outcomes import Outcome
+from gateway.bus import Bus
 from gateway.store.writer import Statement
 
 NOT_RUN_RETCODE = 1
-"""The return code of an outcome that the station itself gave."""
+
+COLUMNS = "jid, site, device, fun, outcome, retcode, value, why, seen, ended, duration, executions"
+"""Of the table ``outcomes``, as ``outcome_record`` reads them."""
 
 # The site's own word takes the place of a master's guess about a dark site, and of nothing else.
 _PUT = (
@@ -23,6 +26,42 @@ _PUT = (
     " ended=excluded.ended, duration=excluded.duration, executions=excluded.executions"
     " WHERE outcomes.outcome = 'site_dark' AND excluded.outcome <> 'site_dark'"
 )
+
+
+def given(
+    job: Job, site: str, device: str, outcome: Outcome, why: str, *, seen: float | None, ended: float
+) -> OutcomeRecord:
+    """An outcome that the station itself gives, with nothing from the device."""
+    return OutcomeRecord(
+        jid=job.jid,
+        site=site,
+        id=device,
+        fun=job.fun,
+        outcome=outcome,
+        retcode=NOT_RUN_RETCODE,
+        why=why,
+        seen=seen,
+        ended=ended,
+    )
+
+
+def outcome_record(columns: Sequence[Any]) -> OutcomeRecord:
+    """The outcome in a row of ``COLUMNS``."""
+    jid, site, device, fun, outcome, retcode, value, why, seen, ended, duration, executions = columns
+    return OutcomeRecord(
+        jid=jid,
+        site=site,
+        id=device,
+        fun=fun,
+        outcome=Outcome(outcome),
+        retcode=retcode,
+        value=None if value is None else decode_stored(value),
+        why=why,
+        seen=seen,
+        ended=ended,
+        duration=duration,
+        executions=executions,
+    )
 
 
 def outcome_statement(records: Iterable[OutcomeRecord], link: str) -> Statement:
@@ -65,6 +104,28 @@ def new_event(job: Job, ids: Sequence[str]) -> dict[str, Any]:
     }
 
 
+def publish_event(job: Job, returners: Sequence[str]) -> dict[str, Any]:
+    """The data of ``salt/job/<jid>/publish``: the job goes out. ``ret`` is its returners, with commas between."""
+    return {
+        "fun": job.fun,
+        "arg": job.arg,
+        "tgt": job.tgt,
+        "jid": job.jid,
+        "ret": ",".join(returners),
+        "tgt_type": job.tgt_type,
+        "user": job.user,
+    }
+
+
+def accepted_events(bus: Bus, job: Job, ids: Sequence[str], returners: Sequence[str], *, held: bool) -> list[Event]:
+    """What Salt's master tells of a new job, in its order; one that is held is not published before its release."""
+    told = [
+        bus.event(job.jid, {"minions": list(ids[: limits.MANIFEST_PAGE])}),
+        bus.event(tags.job_new(job.jid), new_event(job, ids)),
+    ]
+    return told if held else [*told, bus.event(tags.job_publish(job.jid), publish_event(job, returners))]
+
+
 def return_event(record: OutcomeRecord, job: Job | None) -> Event:
     """The ``salt/job/<jid>/ret/<id>`` event: Salt's keys, and our outcome beside them."""
     data: dict[str, Any] = {
@@ -72,13 +133,23 @@ def return_event(record: OutcomeRecord, job: Job | None) -> Event:
         "id": record.id,
         "jid": record.jid,
         "fun": record.fun,
-        "fun_args": job.arg if job is not None else [],
+        # What only a device may read is not told to whoever listens.
+        "fun_args": [] if job is None or job.sealed else job.arg,
         "return": record.value,
         "retcode": record.retcode,
         "success": record.outcome is Outcome.OK,
         "user": job.user if job is not None else "",
+        "ts": int(record.ended),
         "outcome": record.outcome.value,
         "why": record.why,
         "_stamp": stamp(record.ended),
     }
     return Event(tag=tags.job_return(record.jid, record.id), data=data, stamp=record.ended, site=record.site)
+
+
+def is_only_heard(event: Event) -> bool:
+    """Whether an event is not kept: a return is its job's outcome on disk, unless it came after that was decided.
+
+    That of a scheduled run is of no job that is known here, and kept as it is.
+    """
+    return tags.is_job_return(event.tag) and not {"late", "schedule"} & event.data.keys()

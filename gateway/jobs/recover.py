@@ -10,6 +10,7 @@ from device_agent.clock import Clock
 from device_agent.protocol.links import Sealed
 from device_agent.protocol.messages import decode_job, decode_stored
 from device_agent.protocol.outcomes import State
+from gateway.jobs.handed_out import handed_out
 from gateway.jobs.open_jobs import Branch, BranchState, OpenJob, OpenJobs, Waiting
 from gateway.store.reader import Reader
 
@@ -47,9 +48,9 @@ async def _fill(opened: OpenJob, reader: Reader, jid: str, now: float) -> None:
     ):
         ended[link][site, device] = outcome
         opened.counts[outcome] += 1
-    handed_out: set[str] = set()
-    for (ids,) in await reader.rows("SELECT ids FROM deliveries WHERE jid = ?", (jid,)):
-        handed_out.update(decode_stored(ids))
+    rows = await reader.rows("SELECT returner FROM job_returners WHERE jid = ? ORDER BY returner", (jid,))
+    opened.returners = tuple(name for (name,) in rows)
+    handed = await handed_out(reader, jid)
     for site, state in await reader.rows("SELECT site, state FROM job_sites WHERE jid = ?", (jid,)):
         opened.branches[site] = Branch(site, BranchState(state), ended=ended[site])
     own_final = False
@@ -62,8 +63,8 @@ async def _fill(opened: OpenJob, reader: Reader, jid: str, now: float) -> None:
             own_final = own_final or bool(final)
             opened.own_expected += len(expected)
             for _, device in awaited:
-                state = State.DELIVERED if device in handed_out else State.QUEUED
-                opened.waiting[device] = Waiting(state, since=now)
+                state = State.DELIVERED if device in handed else State.QUEUED
+                opened.waiting[device] = Waiting(state, since=now, link=handed.get(device, ""))
         elif link in opened.branches:
             # Also of a site that has closed: whoever it left out still needs an outcome, which delivery gives.
             opened.branches[link].awaiting |= awaited

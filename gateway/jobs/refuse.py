@@ -8,7 +8,7 @@ from device_agent.protocol.messages import Job, Manifest, OutcomeRecord
 from device_agent.protocol.outcomes import Outcome
 from gateway.jobs.expect import pages
 from gateway.jobs.permission import RefusedDevice, Ruling
-from gateway.jobs.record import NOT_RUN_RETCODE
+from gateway.jobs.record import given
 
 
 def refused_pages(job: Job, ruling: Ruling, revision: int) -> list[Manifest]:
@@ -26,16 +26,6 @@ def refused_pages(job: Job, ruling: Ruling, revision: int) -> list[Manifest]:
 def refused_records(job: Job, ruling: Ruling, ended: float) -> list[OutcomeRecord]:
     """Their outcomes."""
     return [
-        OutcomeRecord(
-            jid=job.jid,
-            site=device.site,
-            id=device.id,
-            fun=job.fun,
-            outcome=Outcome.REFUSED,
-            retcode=NOT_RUN_RETCODE,
-            why=device.why,
-            seen=device.seen,
-            ended=ended,
-        )
+        given(job, device.site, device.id, Outcome.REFUSED, device.why, seen=device.seen, ended=ended)
         for device in ruling.below
     ]

@@ -18,6 +18,7 @@ from device_agent.errors import PolicyRefused, Refused
 from device_agent.protocol.links import Parcel, Sealed
 from device_agent.protocol.messages import Job, decode_job, encode
 from device_agent.trust import policy, signed_job
+from device_agent.trust.reach import SHELL_ROLE, Custom, needs_shell, no_custom, words
 from device_agent.trust.replay import next_seq
 from device_agent.trust.signed_job import JobHeader, Order
 from gateway.devices.authority import Authority
@@ -27,8 +28,6 @@ GROUP = "all"
 SALT_BYTES = 16
 SEALED_DEVICES = 500
 """Most devices that one job is sealed to one by one."""
-
-SHELL = "cmd."
 
 
 class Keyring(Protocol):
@@ -65,6 +64,8 @@ class Sealer:
         self._authority = authority
         self._keyring = keyring
         self._sequence = sequence
+        self.custom_reach: Custom = no_custom
+        """The class of a function that was brought here, by the release list that is known here."""
 
     # --- jobs issued here ------------------------------------------------------------------------------------------
 
@@ -95,9 +96,13 @@ class Sealer:
             )
         try:
             own = self._authority.anchor.issuer(self._authority.signing.kid, "job", self._site, self._authority.now())
-            if job.fun.startswith(SHELL) and "root-shell" not in own.certifier:
-                raise Refused("not_granted", "the master that certified this site may not order commands itself")
-            policy.check_function(certificate.policy, job.fun, job.arg, job.kwarg, origin=job.origin)
+            if needs_shell(job.fun, (job.arg, job.kwarg), self.custom_reach) and SHELL_ROLE not in own.certifier:
+                raise Refused(
+                    "not_granted", "it is as good as a root shell, which the master of this site may not order itself"
+                )
+            policy.check_function(
+                certificate.policy, job.fun, job.arg, job.kwarg, origin=job.origin, custom=self.custom_reach
+            )
         except Refused as refused:
             if refused.reason == "issuer_expired":
                 raise PolicyRefused(
@@ -110,7 +115,7 @@ class Sealer:
                 f"{job.fun} is not granted to this site",
                 error_id="policy.not_granted",
                 found=refused.detail or refused.reason,
-                allowed=", ".join(certificate.policy.fun),
+                allowed=", ".join(map(words, certificate.policy.fun)),
                 hint=f"run it from a master, or grant it there: outstation keys accept {self._site}"
                 f" --grant '{job.fun}'",
             ) from None
@@ -118,8 +123,8 @@ class Sealer:
     def _master_may_issue(self, job: Job) -> None:
         try:
             self._authority.check_role("job")
-            if job.fun.startswith(SHELL):
-                self._authority.check_role("root-shell")
+            if needs_shell(job.fun, (job.arg, job.kwarg), self.custom_reach):
+                self._authority.check_role(SHELL_ROLE)
         except Refused as refused:
             raise PolicyRefused(
                 f"no device would take {job.fun} from this master",

@@ -44,8 +44,13 @@ class Terms:
     held: bool = False
 
 
-def judge_device(state: State, since: float, terms: Terms, presence: Presence, now: float) -> Verdict | float:
-    """The verdict on a device without an outcome. ``since`` is when its state began."""
+def judge_device(
+    state: State, since: float, terms: Terms, presence: Presence, now: float, away: float = 0.0
+) -> Verdict | float:
+    """The verdict on a device without an outcome. ``since`` is when its state began.
+
+    ``away`` is for how long it said that it would not be heard, because the job restarts it.
+    """
     match state:
         case State.QUEUED:
             return _judge_queued(terms, presence, now)
@@ -63,7 +68,7 @@ def judge_device(state: State, since: float, terms: Terms, presence: Presence, n
                 return Verdict(Outcome.TIMED_OUT, f"it started and did not end within {terms.run_limit:.0f} s")
             if presence.present or presence.unheard or terms.late == "run":
                 return end
-            return _judge_left(presence, now, "while it ran the job")
+            return _judge_left(presence, now, "while it ran the job", max(WINDOW, away))
 
 
 def _judge_queued(terms: Terms, presence: Presence, now: float) -> Verdict | float:
@@ -80,11 +85,11 @@ def _judge_queued(terms: Terms, presence: Presence, now: float) -> Verdict | flo
     return Verdict(Outcome.UNREACHABLE, "the device did not come back after the station restarted")
 
 
-def _judge_left(presence: Presence, now: float, when: str) -> Verdict | float:
-    back_by = presence.gone + WINDOW
+def _judge_left(presence: Presence, now: float, when: str, window: float = WINDOW) -> Verdict | float:
+    back_by = presence.gone + window
     if now < back_by:
         return back_by
-    return Verdict(Outcome.UNKNOWN, f"the device went away {when} and was not back within {WINDOW:.0f} s")
+    return Verdict(Outcome.UNKNOWN, f"the device went away {when} and was not back within {window:.0f} s")
 
 
 @dataclass(frozen=True)

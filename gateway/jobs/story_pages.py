@@ -13,14 +13,14 @@ from device_agent.protocol.messages import (
     Close,
     JobDefinition,
     Manifest,
-    OutcomeRecord,
     decode_job,
     decode_stored,
     encode,
 )
-from device_agent.protocol.outcomes import PROVISIONAL, Outcome
+from device_agent.protocol.outcomes import PROVISIONAL
 from gateway.jobs.expect import digest, pages
 from gateway.jobs.open_jobs import OpenJobs
+from gateway.jobs.record import COLUMNS, outcome_record
 from gateway.jobs.seal import public
 from gateway.store.reader import Reader
 
@@ -34,10 +34,7 @@ _SIZES = (
     "SELECT id, coalesce(length(value), 0) + 4 * length(why) FROM outcomes"
     " WHERE jid = ? AND id > ? AND id <= ? ORDER BY id LIMIT ?"
 )
-_OUTCOMES = (
-    "SELECT id, site, device, fun, outcome, retcode, value, why, seen, ended, duration, executions FROM outcomes"
-    " WHERE jid = ? AND id > ? AND id <= ? ORDER BY id"
-)
+_OUTCOMES = f"SELECT id, {COLUMNS} FROM outcomes WHERE jid = ? AND id > ? AND id <= ? ORDER BY id"  # noqa: S608 - the names of this program
 
 
 @dataclass(slots=True)
@@ -153,23 +150,10 @@ class StoryPages:
                 page.more = True
                 break
             upto = row
-        for row, site, device, fun, outcome, retcode, value, why, seen, ended, duration, executions in (
+        for row, *columns in (
             await self._reader.rows(_OUTCOMES, (jid, told.outcome, upto)) if upto > told.outcome else []
         ):
-            record = OutcomeRecord(
-                jid=jid,
-                site=site,
-                id=device,
-                fun=fun,
-                outcome=Outcome(outcome),
-                retcode=retcode,
-                value=None if value is None else decode_stored(value),
-                why=why,
-                seen=seen,
-                ended=ended,
-                duration=duration,
-                executions=executions,
-            )
+            record = outcome_record(columns)
             page.add(encode(record))
             if record.outcome in PROVISIONAL and not told.provisional:
                 told.provisional = row

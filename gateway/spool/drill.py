@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from device_agent.errors import PolicyRefused, UsageInvalid
+from device_agent.clock import iso
+from device_agent.errors import UsageInvalid
 from device_agent.protocol import tags
 from gateway.bus import Bus
 
@@ -37,7 +38,7 @@ class Drill:
         self._bus = bus
 
     async def begin(self, seconds: float, user: str) -> dict[str, Any]:
-        """Cut the uplink. Raises ``UsageInvalid`` for a length that is none, ``PolicyRefused`` where it cannot."""
+        """Cut the uplink. Raises ``UsageInvalid`` for a length that is none, and where it cannot be."""
         if not 0 < seconds <= LONGEST_SECONDS:
             raise UsageInvalid(
                 "the length of a drill is out of range",
@@ -47,9 +48,11 @@ class Drill:
             )
         uplink = self._there()
         if uplink.cut_until is not None:
-            raise PolicyRefused(
+            raise UsageInvalid(
                 "a drill is under way already",
                 error_id="drill.running",
+                found=f"the uplink is cut until {iso(uplink.cut_until)}",
+                allowed="one at a time",
                 hint="wait for its end, or: outstation spool drill --end",
             )
         await self._tell("begun", user, seconds=seconds)
@@ -57,7 +60,7 @@ class Drill:
         return self.view()
 
     async def end(self, user: str) -> dict[str, Any]:
-        """Mend the uplink before its time; nothing happens when it is whole. Raises ``PolicyRefused``."""
+        """Mend the uplink before its time; nothing happens when it is whole. Raises ``UsageInvalid``."""
         uplink = self._there()
         if uplink.cut_until is not None:
             uplink.mend()
@@ -73,10 +76,11 @@ class Drill:
     def _there(self) -> Cutting:
         uplink = self._uplink()
         if uplink is None:
-            raise PolicyRefused(
+            raise UsageInvalid(
                 "this station has no uplink to cut",
                 error_id="drill.no_uplink",
-                hint="run the drill on a gateway: a master shows what it was told with outstation spool status",
+                allowed="a gateway with a master above it",
+                hint="run the drill there; what a master was told of its sites' spools: outstation spool status",
             )
         return uplink
 

@@ -9,10 +9,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from device_agent.clock import Clock
 from device_agent.protocol import tags
 from device_agent.protocol.messages import (
     Close,
+    Event,
     Job,
     Manifest,
     OutcomeRecord,
@@ -30,6 +33,7 @@ from gateway.jobs.close import Closing
 from gateway.jobs.open_jobs import Branch, BranchState, OpenJob, OpenJobs
 from gateway.jobs.record import new_event, outcome_statement, return_event
 from gateway.metrics import Metrics
+from gateway.reactor import site_reactions
 from gateway.spool.queue import Spool
 from gateway.spool.received import received, told
 from gateway.spool.site_batch import SiteBatch, Sorting
@@ -64,6 +68,7 @@ class Inbox:
         clock: Clock,
         asking: Asking,
         branches: Branches,
+        syndic_tags: bool = False,
     ) -> None:
         self._open_jobs = open_jobs
         self._registry = registry
@@ -85,6 +90,7 @@ class Inbox:
         )
         self._asking = asking
         self._branches = branches
+        self._syndic_tags = syndic_tags
 
     async def position(self, site: str, epoch: str) -> tuple[dict[Stream, int], int]:
         """Where the streams of this site's spool and its registry go on; a new epoch (a new store) starts at 0."""
@@ -116,6 +122,9 @@ class Inbox:
         revision = entry.revision if entry.epoch == epoch else 0
         sequence = items[-1][0]
         batch = await self._sorting.sort(site, items)
+        if self._syndic_tags:
+            # As behind a syndic: each event comes under its own tag, and a second time under one that names the site.
+            batch.events = [each for event in batch.events for each in (event, _through(site, event))]
         await self._writer.commit(
             [
                 *self._statements(batch),
@@ -189,6 +198,7 @@ class Inbox:
             (_COUNT_AGAIN, [(jid,) for jid in sorted(late)]),
             (SET_BRANCH, [*answered, *closed]),
             *self._bus.keeping(batch.events),
+            *site_reactions.keeping(batch.events, wall, self._metrics),
             keeping(batch.audit),
             *self._spool.adding_encoded(batch.passed_on),
         ]
@@ -264,3 +274,7 @@ class Inbox:
                 "uplink", "close_incomplete", site, f"job {close.jid}: {len(branch.awaiting)} missing"
             )
             touched[close.jid].look_at = 0.0
+
+
+def _through(site: str, event: Event) -> Event:
+    return replace(event, tag=tags.through(site, event.tag))

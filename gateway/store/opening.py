@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import re
 import sqlite3
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Final
 from urllib.parse import quote
 
 from device_agent.clock import Clock, iso
+from device_agent.durable import synced
 from device_agent.errors import ConfigInvalid, StationFailed
 from gateway.store import reckoning, salvage, schema_map, write_ahead_log
 from gateway.store.damage import ROW, Damage, decode, encode, is_damage, mark_path
@@ -140,7 +140,7 @@ def _mend(path: Path, plan: Damage) -> None:
             log.critical("the store goes on: %s", plan.words())
         mark_path(path).unlink(missing_ok=True)
         _plan_path(path).unlink()
-        _sync_folder(path)
+        synced(path.parent)
     except (sqlite3.Error, OSError, ConfigInvalid) as error:
         raise StationFailed(
             "the store is damaged and cannot be salvaged",
@@ -159,7 +159,7 @@ def _move(path: Path, aside: Path) -> None:
     for end in SIDES:
         if _side(path, end).exists():
             _side(path, end).rename(_side(aside, end))
-    _sync_folder(path)
+    synced(path.parent)
 
 
 def _salvage(path: Path, aside: Path, plan: Damage) -> None:
@@ -178,9 +178,9 @@ def _salvage(path: Path, aside: Path, plan: Damage) -> None:
         reckoning.reckon(fresh, plan)
         fresh.execute("INSERT OR REPLACE INTO station VALUES (?, ?)", (ROW, encode(plan)))
         fresh.execute("COMMIT")
-    _sync(fresh_path)
+    synced(fresh_path)
     fresh_path.rename(path)
-    _sync_folder(path)
+    synced(path.parent)
 
 
 def _open_damaged(aside: Path, known: schema_map.SchemaMap | None, plan: Damage) -> sqlite3.Connection:
@@ -214,18 +214,6 @@ def _connect(aside: Path) -> sqlite3.Connection:
 def _write(path: Path, text: str) -> None:
     fresh = _side(path, ".new")
     fresh.write_text(text)
-    _sync(fresh)
+    synced(fresh)
     fresh.rename(path)
-    _sync_folder(path)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _sync_folder(path: Path) -> None:
-    _sync(path.parent)
+    synced(path.parent)

@@ -24,13 +24,13 @@ from tests.peers.waiting import until
 
 CRASH = """\
 import os, pathlib, signal, sys
-import device_agent.agent, device_agent.loader
+import device_agent.loader, device_agent.running
 
 async def call(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 
 device_agent.loader.call = call
-sys.exit(device_agent.agent.main(pathlib.Path(sys.argv[1])))
+sys.exit(device_agent.running.main(pathlib.Path(sys.argv[1])))
 """
 """An agent whose machine loses its power when a job is on its flash as started, and before it does anything."""
 

@@ -11,6 +11,7 @@ RUNS: Final = {
     "messages": 60_000,
     "uplink": 150_000,
     "mqtt": 40_000,
+    "file_questions": 50_000,
 }
 """Inputs for each target, in the order in which they are run: two minutes in all where nothing else runs."""
 

@@ -39,6 +39,7 @@ from device_agent.protocol.messages import (
     encode_value,
 )
 from device_agent.protocol.outcomes import Outcome
+from device_agent.protocol.questions import Answer, Question
 from device_agent.trust import codec, cose, cose_sign, deliveries, epochs, hpke, join, join_answer, notices, sessions
 from device_agent.trust.codec import encode as cbor
 from device_agent.trust.keys import SigningKey
@@ -47,7 +48,8 @@ from device_agent.trust.root_list import sign_root_list
 from device_agent.trust.signed_job import ALL, JobHeader, Order, seal_for_device, seal_for_group
 from device_agent.trust.site_request import sign_site_request
 from device_agent.trust.token import JoinToken, SiteToken
-from tests.fuzz import envelopes, messages, proofs, signed_claims, uplink, world
+from tests.fuzz import envelopes, file_questions, messages, proofs, signed_claims, uplink, world
+from tests.fuzz.asked_seeds import ASKED
 from tests.fuzz.choosing import Reader, for_reader, reader_of
 from tests.fuzz.files import SEEDS, seeds
 from tests.fuzz.world import CAMERA, DID, FLEET, JID, NOW
@@ -58,7 +60,15 @@ from upstream.story_frames import AskJob, Story, StoryTaken, UnknownJob
 GATEWAY: SigningKey = FLEET.site.key
 ORDER = Order(fun="state.apply", arg=["site/base", 1, None, 2.5, b"\1"], kwarg={"test": True}, user="ana", why="audit")
 BITS = b"\xff\x01"
-RETURN = Return(jid=JID, fun="test.ping", outcome="ok", value={"a": [1, 2.5, None, "b", b"c"]}, executions=1)
+RETURN = Return(
+    jid=JID,
+    fun="test.ping",
+    outcome="ok",
+    value={"a": [1, 2.5, None, "b", b"c"]},
+    executions=1,
+    outbox=b"8 bytes.",
+    sequence=7,
+)
 EPOCH_OF_STORE = "0123456789abcdef"
 
 Made = Mapping[str, bytes]
@@ -82,6 +92,7 @@ def certificates() -> Made:
         "site_certificate": FLEET.certify_site(policy=policy),
         "site_request": site_request,
         "device_certificate": CAMERA.certificate,
+        "release_list": world.RELEASE_LIST,
         "revocations": FLEET.revoke(FLEET.site, bytes(8), b"\1" * 8, site=SITE),
         "revocations_of_a_master": FLEET.revoke(FLEET.a, bytes(8)),
     }
@@ -174,6 +185,7 @@ def of_proofs(real: Made) -> Made:
         "delivery": deliveries.job_delivery(real["job"], 299.5, BITS),
         "delivery_of_a_cancel": deliveries.cancel_delivery(real["cancel"], None),
         "anchor": anchor.export(),
+        "releases": world.releases(),
         "join_token": token.text().encode(),
         "site_token": site_token.text().encode(),
         "identity": DID.encode(),
@@ -223,8 +235,9 @@ def of_envelopes(real: Made) -> Made:
 
 def of_messages() -> Made:
     """One of each kind."""
-    hello = Hello("0123456789abcdef", "0.1.0", {"os": "Debian", "cpus": 4, "ip": ["192.0.2.1"]})
+    hello = Hello("0123456789abcdef", "0.1.0", {"os": "Debian", "cpus": 4, "ip": ["192.0.2.1"]}, b"8 bytes.", 7)
     upward: list[Upward] = [
+        Question(1, "mine.get", b"body"),
         hello,
         Beat(EPOCH_OF_STORE, [JID]),
         Gone(EPOCH_OF_STORE),
@@ -245,7 +258,8 @@ def of_messages() -> Made:
     ]
     job = Job(jid=JID, tgt="*", fun="test.echo", arg=[1, "a"], kwarg={"b": None}, user="ana", issued=1.5, expires=9.5)
     downward: list[Downward] = [Welcome(EPOCH_OF_STORE, 7), Confirm([JID]), Certificate(CAMERA.certificate)]
-    made = {"job": encode(job), "value": encode_value({"a": [1, -1, 2.5, None, True, "text", b"bytes"]})}
+    downward += [Answer(1, b"body"), Answer(2, refused="not_found", why="no such thing")]
+    made = ASKED | {"job": encode(job), "value": encode_value({"a": [1, -1, 2.5, None, True, "text", b"bytes"]})}
     others: dict[str, str] = {}
     kinds: dict[str, Sequence[Upward | Downward | Item]] = {"upward": upward, "downward": downward, "item": items}
     for reader, listed in kinds.items():
@@ -294,6 +308,7 @@ def of_uplink(real: Made) -> Made:
         Story(JID, [b"item"], final=True),
         UnknownJob(JID),
         frames.Echo(3),
+        Question(1, "file.find", b"body"),
         frames.Bye(),
     ]
     from_master: list[frames.FromMaster] = [
@@ -303,14 +318,14 @@ def of_uplink(real: Made) -> Made:
         frames.Confirmed(EPOCH_OF_STORE, "returns", 9),
         frames.RecordsConfirmed(8),
         frames.EchoReply(3),
+        Answer(1, b"body"),
         frames.SiteTrust(root_lists=[b"1", b"2"], certificate=b"c", revocations=[b"r"], leaves=[("porto", b"c")]),
         frames.SiteJob(b"job", 299.5, [Sealed(SITE, "", b"sealed")]),
         Cancel(JID),
         AskJob(JID, anew=True),
         StoryTaken(JID),
     ]
-    made = {"group_keys": frames.encode(keys)}
-    others: dict[str, str] = {}
+    made, others = {"group_keys": frames.encode(keys)}, dict[str, str]()
     kinds: dict[str, Sequence[frames.FromSite | frames.FromMaster]]
     kinds = {"from_site": from_site, "from_master": from_master}
     for reader, listed in kinds.items():
@@ -357,6 +372,7 @@ def all_seeds() -> dict[str, Made]:
         "messages": of_messages(),
         "uplink": of_uplink(real),
         "mqtt": of_mqtt(),
+        "file_questions": file_questions.made(),
     }
 
 

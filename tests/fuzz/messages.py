@@ -6,7 +6,10 @@ master accepts.
 
 from __future__ import annotations
 
+from device_agent.errors import Refused
+from device_agent.protocol import device_events, mine
 from device_agent.protocol.messages import (
+    Event,
     OutcomeRecord,
     Return,
     decode_downward,
@@ -18,6 +21,8 @@ from device_agent.protocol.messages import (
     encode_value,
 )
 from device_agent.protocol.outcomes import Outcome
+from gateway.devices.device_events import shape
+from gateway.mine import words_up
 from tests.fuzz.choosing import Reader, accepted_again, chosen
 from tests.fuzz.world import NOW
 from tests.peers.fleet import SITE
@@ -68,12 +73,56 @@ def _value(body: bytes) -> object:
     return value
 
 
+def _kept_in_the_mine(body: bytes) -> object:
+    asked = mine.decode_keep(body)
+    for entry in asked.entries:
+        decode_value(entry.value)
+    accepted_again(mine.decode_keep, mine.encode(asked))
+    return asked
+
+
+def _read_in_the_mine(body: bytes) -> object:
+    asked = mine.decode_get(body)
+    accepted_again(mine.decode_get, mine.encode(asked))
+    return asked
+
+
+def _told_of_the_mine(body: bytes) -> object:
+    page = words_up.decode_page(body)
+    accepted_again(words_up.decode_page, words_up.encode(page))
+    return page
+
+
+def _page_of_events(body: bytes) -> object:
+    page = device_events.decode_page(body)
+    accepted_again(device_events.decode_page, device_events.encode(page))
+    for fired in page.events:
+        try:
+            device_events.check("cam-1", fired.tag, fired.data)
+        except Refused:
+            continue
+        event = Event(tag=fired.tag, data=shape("cam-1", fired), stamp=float(NOW), site=SITE)
+        accepted_again(decode_item, encode(event), most=None)
+    return page
+
+
+def _heard_events(body: bytes) -> object:
+    heard = device_events.decode_heard(body)
+    accepted_again(device_events.decode_heard, device_events.encode(heard))
+    return heard
+
+
 READERS: dict[str, Reader] = {
     "job": _job,
     "downward": _downward,
     "upward": _upward,
     "item": _item,
     "value": _value,
+    "mine-keep": _kept_in_the_mine,
+    "mine-get": _read_in_the_mine,
+    "mine-told": _told_of_the_mine,
+    "event-page": _page_of_events,
+    "event-heard": _heard_events,
 }
 
 

@@ -122,6 +122,6 @@ def _leaves(value: Any) -> int:
 
 MUTATORS: Final = {
     **dict.fromkeys(("envelopes", "proofs", "signed_claims"), Mutator(codec.decode, codec.encode)),
-    **dict.fromkeys(("messages", "uplink"), Mutator(msgspec.msgpack.decode, msgspec.msgpack.encode)),
+    **dict.fromkeys(("messages", "uplink", "file_questions"), Mutator(msgspec.msgpack.decode, msgspec.msgpack.encode)),
 }
 """By target; one that is not here is changed byte by byte alone."""

@@ -12,6 +12,7 @@ from device_agent.trust import codec, cose, epochs, hpke, join, keys, notices, s
 from device_agent.trust.chain import Anchor
 from device_agent.trust.deliveries import CancelDelivery, read_delivery
 from device_agent.trust.join_answer import NotYet, open_response
+from device_agent.trust.release_list import Releases, open_release_list
 from device_agent.trust.root_list import (
     add_signature,
     first_root_list,
@@ -105,6 +106,12 @@ def _revocations(body: bytes) -> object:
     return Anchor.restored(anchor.export())
 
 
+def _releases(body: bytes) -> object:
+    releases = Releases.restored(body)
+    assert Releases.restored(releases.export()).export() == releases.export()
+    return releases.current(world.RELEASING)
+
+
 def _site_certificate(body: bytes) -> object:
     return world.anchor().take_site_certificate(body, world.NOW)
 
@@ -195,6 +202,8 @@ READERS: dict[str, Reader] = {
     "identity": _identity,
     "kem_key": lambda body: hpke.seal(body, b"info", b"plaintext"),
     "sealed": lambda body: hpke.open_sealed(world.CAMERA.kem, b"info", body),
+    "release_list": _unforged("release_list", lambda body: open_release_list(body, world.RELEASING)),
+    "releases": _releases,
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
 from device_agent.trust import codec, cose, cose_sign, hpke, join
@@ -12,9 +13,10 @@ from device_agent.trust.chain import Anchor, Issuer
 from device_agent.trust.cose import FindKey
 from device_agent.trust.join_answer import Terms, accept
 from device_agent.trust.keys import SigningKey, did_text
+from device_agent.trust.release_list import Released, Releases, sign_release_list
 from device_agent.trust.session_frames import Session
 from device_agent.trust.sessions import Prekey, open_prekey, sign_prekey
-from tests.peers.fleet import SITE, Fleet, kem_key
+from tests.peers.fleet import SITE, Fleet, kem_key, signing_key
 
 FLEET: Final = Fleet()
 NOW: Final = FLEET.now
@@ -29,6 +31,10 @@ SALT: Final = b"\x0b" * 16
 JID: Final = "20261121031500000000"
 TOKEN: Final = (b"\x06" * 8, b"\x07" * 16)
 TOPIC: Final = f"os/{SITE}/d/{DID}/up/f"
+RELEASE_KEY: Final = signing_key("release")
+RELEASING: Final = replace(FLEET.root, releases=(RELEASE_KEY.public,))
+RELEASED: Final = (Released("_grains/lens.py", bytes(32)), Released("_modules/door.py", bytes(32), {"status": "looks"}))
+RELEASE_LIST: Final = sign_release_list(RELEASE_KEY, version=3, issued=NOW, files=RELEASED)
 PREKEY: Final = kem_key("prekey")
 PREKEY_BODY: Final = sign_prekey(FLEET.site.key, site=SITE, public=PREKEY.public, issued=NOW, instance=b"\x0c" * 8)
 REQUEST: Final = join.request(CAMERA.key, CAMERA.kem.public, nonce=NONCE, serial="SN-1", model="P3245")
@@ -40,6 +46,13 @@ _anchor: Final = FLEET.anchor()
 def anchor() -> Anchor:
     """What a party of the fleet believes; whatever it takes is forgotten with the next input."""
     return copy.deepcopy(_anchor)
+
+
+def releases() -> bytes:
+    """The state of somebody who has taken the release list."""
+    taken = Releases()
+    taken.take(RELEASE_LIST, RELEASING)
+    return taken.export()
 
 
 def issuer_for(role: str) -> Callable[[bytes], Issuer]:

@@ -9,7 +9,7 @@ import subprocess
 from tests.house.tree import ROOT, name
 
 TEXT = (ROOT / "Makefile").read_text(encoding="utf-8")
-TARGET = re.compile(r"^([a-z]+):(?!=).*?(## (\S.*))?\n((?:\t.*\n)*)", re.MULTILINE)
+TARGET = re.compile(r"^([a-z-]+):(?!=).*?(## (\S.*))?\n((?:\t.*\n)*)", re.MULTILINE)
 LONGEST_RECIPE = 3
 
 

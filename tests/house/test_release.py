@@ -49,7 +49,7 @@ def imported(path: Path) -> set[str]:
     [
         ("device_agent", []),
         ("upstream", ["station"]),
-        ("gateway", ["station", "embedded"]),
+        ("gateway", ["station", "embedded", "nats"]),
         ("tests", ["station", "embedded", "test"]),
     ],
 )

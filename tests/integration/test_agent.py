@@ -10,22 +10,17 @@ from typing import Any
 
 import pytest
 
-from device_agent import agent as agent_module
-from device_agent.agent import Agent, check_grains
+from device_agent import running
+from device_agent.agent import Agent
 from device_agent.errors import ConfigInvalid
+from device_agent.grains import check_grains
 from device_agent.parts import leaves
 from device_agent.protocol import limits, topics
 from device_agent.protocol.messages import Gone
 from tests.peers.agent_process import NAME, AgentProcess, agent_settings, joined
-from tests.peers.broker import Broker, running_broker
+from tests.peers.broker import Broker
 from tests.peers.played_station import PlayedStation, a_job, played_station
 from tests.peers.waiting import until
-
-
-@pytest.fixture
-async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
-    async with running_broker(tmp_path) as made:
-        yield made
 
 
 @pytest.fixture
@@ -165,6 +160,42 @@ async def test_changed_grains_are_told_after_a_reload_and_a_wrong_file_changes_n
     assert told.value == 5
 
 
+async def test_a_file_of_the_device_adds_grains_and_what_changes_in_it_is_told_when_asked_for(
+    station: PlayedStation, tmp_path: Path
+) -> None:
+    own = tmp_path / "grains"
+    own.write_text("floor: 1\nroom: lobby\n")
+    process = AgentProcess(station, tmp_path)
+    process.configure(grains_file=str(own), grains_refresh_seconds=0)
+    await process.start()
+    try:
+        await station.joined([NAME])
+        grains = station.hellos[NAME][-1].grains
+        assert (grains["floor"], grains["room"]) == (3, "lobby")  # The settings win.
+        own.write_text("room: dock\n")
+        await station.deliver(a_job(1, fun="saltutil.refresh_grains"))
+        [told] = await station.returned(a_job(1).jid, NAME)
+        assert (told.outcome, told.value) == ("ok", True)
+        await station.joined([NAME], 2)
+        assert station.hellos[NAME][-1].grains["room"] == "dock"
+    finally:
+        await process.end(signal.SIGKILL)
+
+
+async def test_an_agent_looks_at_itself_again_by_itself(station: PlayedStation, tmp_path: Path) -> None:
+    own = tmp_path / "grains"
+    process = AgentProcess(station, tmp_path)
+    process.configure(grains_file=str(own), grains_refresh_seconds=0.2)
+    await process.start()
+    try:
+        await station.joined([NAME])
+        own.write_text("room: dock\n")
+        await station.joined([NAME], 2)
+        assert station.hellos[NAME][-1].grains["room"] == "dock"
+    finally:
+        await process.end(signal.SIGKILL)
+
+
 async def test_a_second_agent_on_the_same_state_is_refused(
     station: PlayedStation, process: AgentProcess, tmp_path: Path
 ) -> None:
@@ -276,5 +307,5 @@ def test_grains_that_no_hello_can_carry_are_a_setting_to_mend(grains: dict[str, 
 def test_a_settings_file_that_is_wrong_stops_the_start(tmp_path: Path) -> None:
     (tmp_path / "agent.yaml").write_text("site: lisbon\nbrocker: {}\n")
     with pytest.raises(ConfigInvalid) as raised:
-        agent_module.main(tmp_path / "agent.yaml")
+        running.main(tmp_path / "agent.yaml")
     assert "broker" in str(raised.value)

@@ -47,7 +47,8 @@ async def station(broker: RuledBroker) -> AsyncIterator[PlayedStation]:
 
 
 def settings(folder: Path, **fields: Any) -> AgentSettings:
-    return AgentSettings(**{"serial": NAME, "state_dir": str(folder / "state"), **fields})
+    given = {"serial": NAME, "state_dir": str(folder / "state"), "grains_file": str(folder / "own.grains"), **fields}
+    return AgentSettings(**given)
 
 
 def lay_token(station: PlayedStation, folder: Path) -> Path:

@@ -16,28 +16,22 @@ from device_agent.protocol.messages import Certificate, Reseal
 from device_agent.trust.deliveries import job_delivery
 from device_agent.trust.sessions import sign_prekey
 from tests.peers.agent_process import NAME, AgentProcess, agent_settings, joined
-from tests.peers.broker import Broker, running_broker
+from tests.peers.broker import Broker
 from tests.peers.fleet import party, signing_key
 from tests.peers.played_station import PlayedStation, a_job, played_station
 from tests.peers.waiting import until
 
 CRASH = """\
 import os, pathlib, signal, sys
-import device_agent.agent, device_agent.loader
+import device_agent.loader, device_agent.running
 
 async def call(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 
 device_agent.loader.call = call
-sys.exit(device_agent.agent.main(pathlib.Path(sys.argv[1])))
+sys.exit(device_agent.running.main(pathlib.Path(sys.argv[1])))
 """
 """An agent whose machine loses its power when a job is written down as started, and before it does anything."""
-
-
-@pytest.fixture
-async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
-    async with running_broker(tmp_path) as made:
-        yield made
 
 
 @pytest.fixture

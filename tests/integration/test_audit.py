@@ -323,5 +323,5 @@ async def test_a_row_goes_the_whole_way_from_a_gateways_door_to_the_masters_audi
             "deny",
             "cmd.run",
             "reboot",
-            "cmd.run is for admins, unless a rule names it (asked because: hurry)",
+            "cmd.run is for admins, unless a rule names it: it is as good as a root shell (asked because: hurry)",
         )

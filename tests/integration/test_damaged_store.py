@@ -201,7 +201,7 @@ def test_a_salvage_that_was_cut_short_is_done_again(store: Path, monkeypatch: py
     class Cut(Exception):
         pass
 
-    for step in ("_move", "_salvage", "_sync_folder", "_sync"):
+    for step in ("_move", "_salvage", "synced"):
         with monkeypatch.context() as patched:
 
             def cut(*_: object) -> None:

@@ -18,7 +18,7 @@ from device_agent.trust.policy import SitePolicy
 from device_agent.trust.token import JoinToken
 from gateway.broker.passwords import fits
 from tests.peers.clock import HandClock
-from tests.peers.joining import ALICE, JoinSite, a_device, opened_site
+from tests.peers.joining import ALICE, JoinSite, a_device, hand, opened_site, told
 from tests.peers.waiting import until
 
 
@@ -26,19 +26,6 @@ from tests.peers.waiting import until
 async def site(tmp_path: Path) -> AsyncIterator[JoinSite]:
     async with opened_site(tmp_path) as opened:
         yield opened
-
-
-def hand(site: JoinSite) -> HandClock:
-    assert isinstance(site.clock, HandClock)
-    return site.clock
-
-
-async def told(site: JoinSite, name: str = "cam-1", token: JoinToken | None = None) -> str:
-    """The state that a device is told."""
-    answer = await site.ask(a_device(name), token)
-    assert isinstance(answer, NotYet)
-    assert answer.verified
-    return answer.state
 
 
 # --- tokens -----------------------------------------------------------------------------------------------------------
@@ -196,7 +183,7 @@ async def test_a_request_that_was_confirmed_is_not_answered_again_nor_is_its_con
     old, old_word = device.asked.payload, device.confirmation()
     newest = await site.join(device)
     assert await site.hand_in(device, old) is None
-    await site.enrollment.confirmed(old_word)
+    await site.enrollment.request(old_word)
     await site.enrollment.settled()
     assert site.metrics.refusals["enrollment", "replayed"] == 1
     assert site.metrics.refusals["enrollment", "not_asked"] == 1
@@ -211,9 +198,9 @@ async def test_nobody_confirms_for_another(site: JoinSite) -> None:
     assert device.asked is not None
     word = bytearray(device.confirmation())
     word[-1] ^= 1
-    await site.enrollment.confirmed(bytes(word))
-    await site.enrollment.confirmed(join.confirm(mallory.key, site="lisbon", request_body=device.asked.body))
-    await site.enrollment.confirmed(join.confirm(device.key, site="porto", request_body=device.asked.body))
+    await site.enrollment.request(bytes(word))
+    await site.enrollment.request(join.confirm(mallory.key, site="lisbon", request_body=device.asked.body))
+    await site.enrollment.request(join.confirm(device.key, site="porto", request_body=device.asked.body))
     await site.enrollment.settled()
     enrolled = site.enrollment.by_did(device.did)
     assert enrolled is not None

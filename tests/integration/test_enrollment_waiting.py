@@ -8,14 +8,12 @@ from typing import Any
 
 import pytest
 
-from device_agent.trust.join_answer import NotYet
-from device_agent.trust.token import JoinToken
+from device_agent.trust.join_answer import Accepted, NotYet
 from gateway.devices import enrolled_book, enrollment
 from gateway.devices.client_addresses import ClientAddresses
 from gateway.devices.enrollment_journal import EnrollmentJournal
 from gateway.store.writer import StoreFailed
-from tests.peers.clock import HandClock
-from tests.peers.joining import ALICE, JoinSite, a_device, opened_site
+from tests.peers.joining import ALICE, JoinSite, a_device, hand, opened_site, told
 from tests.peers.waiting import until
 
 DAY = 86_400.0
@@ -25,19 +23,6 @@ DAY = 86_400.0
 async def site(tmp_path: Path) -> AsyncIterator[JoinSite]:
     async with opened_site(tmp_path) as opened:
         yield opened
-
-
-def hand(site: JoinSite) -> HandClock:
-    assert isinstance(site.clock, HandClock)
-    return site.clock
-
-
-async def told(site: JoinSite, name: str = "cam-1", token: JoinToken | None = None) -> str:
-    """The state that a device is told."""
-    answer = await site.ask(a_device(name), token)
-    assert isinstance(answer, NotYet)
-    assert answer.verified
-    return answer.state
 
 
 # --- without a token --------------------------------------------------------------------------------------------------
@@ -143,6 +128,30 @@ async def test_a_flood_of_strangers_stays_bounded(site: JoinSite, monkeypatch: p
     assert looked_at <= enrollment.REQUESTS_BURST + 5 * enrollment.REQUESTS_PER_SECOND
     assert site.metrics.refusals["enrollment", "pending_full"] == looked_at - 100
     assert len(site.events("salt/auth")) == looked_at
+
+
+async def test_strangers_who_ask_without_end_do_not_keep_the_word_of_an_accepted_device_away(site: JoinSite) -> None:
+    token = await site.token()
+    device = a_device("cam-1")
+    assert isinstance(await site.ask(device, token), Accepted)
+    stranger = a_device("stranger").request()
+    for _ in range(int(enrollment.REQUESTS_BURST) + 10):
+        await site.enrollment.request(stranger)
+    other = a_device("cam-2")
+    other.request()
+
+    def refused() -> int:
+        return sum(site.metrics.refusals["enrollment", reason] for reason in ("rate", "busy"))
+
+    before = refused()
+    assert before > 0
+    for word in (stranger, other.confirmation(), device.confirmation()):
+        await site.enrollment.request(word)
+    await site.enrollment.settled()
+    assert refused() == before + 2
+    assert device.did in site.enrollment.users()
+    await site.enrollment.request(device.confirmation())
+    assert refused() == before + 3
 
 
 async def test_a_device_that_asks_all_the_time_is_looked_at_once_a_second(site: JoinSite) -> None:

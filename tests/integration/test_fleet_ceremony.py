@@ -197,6 +197,8 @@ def test_a_description_that_was_changed_on_the_way_is_refused(change: str) -> No
     assert found in str(error.value.found)
     # Broken over lines, as a ticket may show it, it is still the same.
     assert read_description("\n ".join([line[:50].upper(), line[50:90], line[90:]])) == a_master()
+    # And so it is among the other lines that a command printed.
+    assert read_description(f"name: master-a\n{line}\nnext: elsewhere\n") == a_master()
 
 
 def test_a_description_signed_by_another_key_proves_nothing() -> None:

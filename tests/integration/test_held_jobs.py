@@ -9,9 +9,13 @@ import pytest
 
 from device_agent.protocol.links import Parcel
 from device_agent.protocol.messages import Return, encode
+from gateway.devices.policy import Operator, Role
+from gateway.jobs.request import JobRequest
+from tests.peers.calling import events
 from tests.peers.clock import HandClock
 from tests.peers.database import a_job, look
 from tests.peers.office import Office, an_office
+from tests.peers.reacting import reacting
 from tests.peers.waiting import until
 
 POLICY = """\
@@ -54,8 +58,12 @@ async def test_a_held_job_starts_nowhere_until_it_is_released_and_then_everywher
         assert look(office.rooms.writer._path, "SELECT 1 FROM deliveries") == []
         (listed,) = (await office.ask("ada", "GET", "/jobs?state=held")).json()["jobs"]
         assert (listed["jid"], listed["waiting"]) == (jid, {"queued": 2})
+        told = [f"salt/job/{jid}/new"]
+        assert [event.tag for event in await office.rooms.bus.history("salt/job/*", 9)] == told
         assert await release(office, jid) == 200
         await until(lambda: len(office.devices.delivered) == 2 and office.sites.delivered, what="the job is sent")
+        told += [f"salt/job/{jid}/publish"]
+        assert [event.tag for event in await office.rooms.bus.history("salt/job/*", 9)][:2] == told
         assert sorted(office.devices.delivered) == [(jid, "cam-1"), (jid, "cam-2")]
         assert (await office.ask("ada", "GET", "/jobs?state=held")).json()["jobs"] == []
         rows = look(office.rooms.writer._path, "SELECT user, action, verdict, jid FROM audit ORDER BY id")
@@ -193,3 +201,22 @@ async def test_a_site_holds_what_comes_from_above_until_its_own_approver_release
         await nothing_sent(office)
         assert await release(office, job.jid) == 200
         await until(lambda: office.devices.delivered == [(job.jid, "cam-1")], what="the job is sent")
+
+
+async def test_what_is_published_names_its_returners_also_when_it_was_held_over_a_restart(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {
+        "policy": POLICY,
+        "rawfile_json": {"filename": str(tmp_path / "returns.json")},
+        "returner": {"sqlite3": {"database": str(tmp_path / "returns.db")}},
+    }
+    anna, ada = Operator("anna", frozenset[Role]({"operator"})), Operator("ada", frozenset[Role]({"admin"}))
+    wanted = JobRequest(tgt="cam-1", fun="test.ping", ret="sqlite, file,sqlite3", late="run")
+    async with reacting(tmp_path, [], **settings) as station:
+        at_once = await station.rooms.acceptance.submit(wanted, "ada", ada)
+        held = await station.rooms.acceptance.submit(wanted, "anna", anna)
+        ((_, told),) = await events(station, "salt/job/*/publish")
+        assert (told["jid"], told["ret"]) == (at_once, "sqlite3,rawfile_json")
+    async with reacting(tmp_path, [], **settings) as station:
+        await station.rooms.delivery.release(held)
+        _, (_, told) = await events(station, "salt/job/*/publish")
+        assert (told["jid"], told["ret"]) == (held, "rawfile_json,sqlite3")

@@ -24,7 +24,7 @@ from gateway.fleet.ceremony import ROOT_LISTS, Ceremony
 from gateway.fleet.description import read_description
 from gateway.fleet.grants import Grant
 from gateway.fleet.site_authority import read_request, sign_site
-from gateway.fleet.state_folder import held
+from gateway.fleet.state_folder import at_rest
 from tests.peers.clock import STARTED_WALL, HandClock
 from upstream.curve import fingerprint as curve_fingerprint
 from upstream.curve import load_or_make
@@ -80,7 +80,7 @@ class Desk:
         """The API of the station of this role, at the socket of its settings."""
         authority = self.opened(role)
         path = self.folder / f"{role}.sock"
-        with held(self.folder / role, ""):
+        with at_rest(self.folder / role, ""):
             async with ApiServer(path, FleetApi(authority).operations(), on_stop=lambda: None):
                 yield authority
 
@@ -129,7 +129,7 @@ def test_a_root_list_is_installed_before_the_first_start_and_not_under_a_running
     assert unnamed.status == 2
     assert "outstation fleet add-master" in unnamed.error
     lists = desk.master(ceremony)
-    with held(desk.folder / "master", ""):
+    with at_rest(desk.folder / "master", ""):
         refused = desk.type("master", "init", "--root-list", str(lists), "@master")
         assert refused.status == 2
         assert f"outstation fleet publish {lists}" in refused.error
@@ -149,7 +149,9 @@ def test_a_gateways_request_says_the_keys_it_has_and_their_fingerprints(desk: De
     assert fingerprint(gateway.signing.public) in said.error
 
 
-async def test_a_gateway_joins_with_a_token_while_it_runs_and_while_it_does_not(desk: Desk) -> None:
+async def test_a_gateway_joins_with_a_token_while_it_runs_and_while_it_does_not(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lists = desk.master(desk.fleet())
     async with desk.running("master") as master:
         socket = ["--socket", str(desk.folder / "master.sock")]
@@ -179,6 +181,8 @@ async def test_a_gateway_joins_with_a_token_while_it_runs_and_while_it_does_not(
             told.append([entry.address for entry in gateway.masters()])
 
         gateway.on_change(tell)
+        # The settings that are typed are meant, whatever station the environment means.
+        monkeypatch.setenv("OUTSTATION_SOCKET", str(desk.folder / "master.sock"))
         joined = await asyncio.to_thread(desk.type, "gateway", "join", other.out.strip("\n"), "@gateway")
         assert (joined.status, "no station runs" in joined.error) == (0, False)
         assert told == [["tcp://198.51.100.9:1", "tcp://192.0.2.1:4510"]]

@@ -7,21 +7,14 @@ import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from device_agent import mqtt
 from device_agent.mqtt import BrokerAddress, MqttLink, NotConnected
-from tests.peers.broker import Broker, free_port, running_broker
+from tests.peers.broker import Broker, free_port
 from tests.peers.waiting import until
-
-
-@pytest.fixture
-async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
-    async with running_broker(tmp_path) as made:
-        yield made
 
 
 class Ear:

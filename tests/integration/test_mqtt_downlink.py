@@ -17,7 +17,7 @@ from device_agent.trust import signed_job
 from device_agent.trust.signed_job import JobHeader, Order
 from gateway.jobs import collect
 from gateway.jobs.reseal import RESEAL_SECONDS
-from tests.peers.broker import Broker, running_broker
+from tests.peers.broker import Broker
 from tests.peers.clock import HandClock
 from tests.peers.desk import Desk
 from tests.peers.fleet import SITE, Fleet
@@ -28,12 +28,6 @@ from tests.peers.waiting import until
 ADD_HOLD = "CREATE TRIGGER hold BEFORE INSERT ON outcomes BEGIN SELECT RAISE(ABORT, 'disk is full'); END"
 JID = "2" * 20
 TEN = [f"cam-{number}" for number in range(10)]
-
-
-@pytest.fixture
-async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
-    async with running_broker(tmp_path) as made:
-        yield made
 
 
 @pytest.fixture

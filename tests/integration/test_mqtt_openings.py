@@ -11,7 +11,7 @@ from device_agent.protocol.messages import Beat
 from device_agent.trust.sessions import PREKEY_SECONDS
 from gateway.devices import openings as openings_module
 from gateway.devices.openings import DEVICE_BURST
-from tests.peers.broker import Broker, running_broker
+from tests.peers.broker import Broker
 from tests.peers.clock import HandClock
 from tests.peers.desk import Desk
 from tests.peers.fleet import Fleet
@@ -20,12 +20,6 @@ from tests.peers.site import Scene, opened_scene, running_gateway
 from tests.peers.waiting import until
 
 DAY = 86_400
-
-
-@pytest.fixture
-async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
-    async with running_broker(tmp_path) as made:
-        yield made
 
 
 @pytest.fixture

@@ -16,19 +16,13 @@ from gateway.downlinks import mqtt as downlink_module
 from gateway.downlinks import words as words_module
 from gateway.jobs import collect
 from gateway.jobs.accept import JobRequest
-from tests.peers.broker import Broker, free_port, running_broker
+from tests.peers.broker import Broker, free_port
 from tests.peers.clock import HandClock
 from tests.peers.desk import Desk
 from tests.peers.fleet import SITE, Fleet
 from tests.peers.played_device import FIRST, SECOND, Job
 from tests.peers.site import Scene, opened_scene, running_gateway
 from tests.peers.waiting import until
-
-
-@pytest.fixture
-async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
-    async with running_broker(tmp_path) as made:
-        yield made
 
 
 @pytest.fixture

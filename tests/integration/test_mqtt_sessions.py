@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -11,10 +12,11 @@ from device_agent.errors import Refused
 from device_agent.protocol import topics
 from device_agent.protocol.messages import Beat, Certificate, EpochWanted, Gone, Hello, Reseal
 from device_agent.trust.keys import SigningKey, new_private
-from device_agent.trust.sessions import sign_bye
+from device_agent.trust.sessions import connection_nonce, sign_bye
 from gateway.devices import sessions as sessions_module
+from gateway.devices.openings import DEVICE_BURST, DEVICE_SECONDS
 from gateway.devices.sessions import GRACE_SECONDS, ROLL_CALL_SECONDS, WATCH_SECONDS
-from tests.peers.broker import Broker, running_broker
+from tests.peers.broker import Broker
 from tests.peers.clock import HandClock
 from tests.peers.fleet import SITE, party
 from tests.peers.played_device import FIRST, SECOND, Camera
@@ -22,12 +24,6 @@ from tests.peers.site import Scene, opened_scene, party_of
 from tests.peers.waiting import until
 
 DAY = 86_400
-
-
-@pytest.fixture
-async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
-    async with running_broker(tmp_path) as made:
-        yield made
 
 
 @pytest.fixture
@@ -182,6 +178,43 @@ async def test_two_live_sessions_of_one_identity_end_and_the_device_is_put_out(s
     scene.gateway.desk.change(cam.did, state="accepted")
     cam.reconnect()
     await scene.devices.join("cam", session=SECOND)
+
+
+async def test_two_that_take_turns_are_seen_also_when_what_they_offer_is_not_taken(scene: Scene) -> None:
+    (cam,) = await scene.join("cam")
+    copy = _copy(scene, cam)
+    for _ in range(int(DEVICE_BURST) - 1):
+        await scene.devices.publish(cam.up("ses"), cam.open())
+    openings, counters = scene.gateway.openings, scene.gateway.metrics.counters
+    judged = ("sessions_opened", "openings_superseded")
+    await until(lambda: sum(counters[each] for each in judged) == DEVICE_BURST, what="all of them")
+    await until(lambda: not openings._waiting and not openings._judging, what="what was taken to be judged")
+    # Each names its own last opening, and none of these is taken any more.
+    await scene.devices.publish(copy.up("ses"), copy.open())
+    await scene.refuses("too_many_sessions", "cam")
+    assert cam.opening is not None
+    cam.nonce = connection_nonce(cam.opening.session.sid, secrets.token_bytes(8))
+    await scene.devices.publish(cam.up("ses"), cam.open())
+    await scene.refuses("too_many_sessions", "cam", times=2)
+    scene.clock.move(DEVICE_SECONDS)
+    await scene.devices.publish(cam.up("ses"), cam.open())
+    await scene.refuses("cloned", "cam")
+
+
+async def test_one_that_flaps_is_no_clone_however_much_of_what_it_offers_is_not_taken(scene: Scene) -> None:
+    (cam,) = await scene.join("cam")
+    for _ in range(3 * int(DEVICE_BURST)):
+        assert cam.opening is not None
+        cam.nonce = connection_nonce(cam.opening.session.sid, secrets.token_bytes(8))
+        await scene.devices.publish(cam.up("ses"), cam.open())
+    await until(lambda: scene.refused().get("too_many_sessions", 0) > DEVICE_BURST, what="refusals")
+    scene.clock.move(DEVICE_SECONDS)
+    opened = scene.gateway.metrics.counters["sessions_opened"]
+    assert cam.opening is not None
+    cam.nonce = connection_nonce(cam.opening.session.sid, secrets.token_bytes(8))
+    await scene.devices.publish(cam.up("ses"), cam.open())
+    await until(lambda: scene.gateway.metrics.counters["sessions_opened"] > opened, what="another session")
+    assert set(scene.refused()) == {"too_many_sessions"}
 
 
 async def test_a_device_that_connects_again_is_no_clone(scene: Scene) -> None:

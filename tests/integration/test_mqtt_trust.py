@@ -19,19 +19,13 @@ from gateway.devices import revocation as revocation_module
 from gateway.devices.epochs import ROTATE_SECONDS, master_info
 from gateway.devices.prekeys import RENEW_SECONDS
 from gateway.store.writer import StoreFailed, Writer
-from tests.peers.broker import Broker, running_broker
+from tests.peers.broker import Broker
 from tests.peers.clock import HandClock
 from tests.peers.desk import Desk
 from tests.peers.fleet import SITE, Fleet, party
 from tests.peers.played_device import FIRST, SECOND, Camera, played
 from tests.peers.site import Scene, opened_scene, running_gateway
 from tests.peers.waiting import until
-
-
-@pytest.fixture
-async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
-    async with running_broker(tmp_path) as made:
-        yield made
 
 
 @pytest.fixture

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from device_agent.errors import PolicyRefused
 from device_agent.protocol.links import Parcel
 from device_agent.protocol.messages import Job, OutcomeRecord, encode
 from device_agent.protocol.targeting import compile_target
+from gateway.devices.policy import Operator
 from tests.peers.central import a_record
 from tests.peers.clock import HandClock
 from tests.peers.database import a_job, look, spooled
@@ -83,6 +85,8 @@ async def test_a_job_runs_in_the_name_of_who_asked_and_the_audit_has_it_with_its
             ["with these arguments"],
         ),
         ("bob", {"tgt": "cam-1"}, ["no rule grants test.ping"]),
+        ("anna", {"tgt": "cam-* and I@a:b*", "tgt_type": "compound"}, ["pillar.get is not granted on all"]),
+        ("anna", {"tgt": "a:b", "tgt_type": "pillar_exact"}, ["a target by pillar", "name, grain or address"]),
         ("carol", {"tgt": "cam-1"}, ["carol may not run jobs", "approver: view, keys, release"]),
         ("eve", {"tgt": "cam-1"}, ["eve may not run jobs", "viewer: view"]),
         ("mallory", {"tgt": "cam-1"}, ["mallory may not run jobs", "no role"]),
@@ -117,7 +121,9 @@ async def test_without_a_policy_file_an_operator_runs_everything_but_the_shell(t
     async with an_office(tmp_path) as office:
         assert (await office.ask("o", "POST", "/jobs", {"tgt": "*", "fun": "test.ping"}, role="operator")).status == 201
         refused = await office.ask("o", "POST", "/jobs", {"tgt": "*", "fun": "cmd.run"}, role="operator")
-        assert refused.error["what"] == "o may not do this: cmd.run is for admins, unless a rule names it"
+        assert refused.error["what"] == (
+            "o may not do this: cmd.run is for admins, unless a rule names it: it is as good as a root shell"
+        )
 
 
 @pytest.mark.parametrize(
@@ -132,6 +138,9 @@ async def test_without_a_policy_file_an_operator_runs_everything_but_the_shell(t
         ("cam-.", "pcre", True),
         (".*", "pcre", False),
         ("os:*", "grain", False),
+        ("os:.*", "grain_pcre", False),
+        ("0.0.0.0/0", "ipcidr", False),
+        ("{cam,ups}-1", "range", True),
         ("cam-1 or ups-1", "compound", False),
         ("cam-1 and not ups-1", "compound", True),
     ],
@@ -149,9 +158,10 @@ async def test_a_job_of_limited_targets_reaches_no_device_that_nobody_knew(
         if heard.status == 201:
             view = heard.json()
             target = compile_target(view["tgt"], view["tgt_type"])
-            assert not target.matches("ups-1", {"os": "x"})
+            grains = {"os": "x", "ipv4": ["192.0.2.1"]}
+            assert not target.matches("ups-1", grains)
             if means is not None:
-                assert target.matches("cam-1", {"os": "x"})
+                assert target.matches("cam-1", grains)
 
 
 async def test_a_job_goes_to_no_site_that_is_not_granted(tmp_path: Path) -> None:
@@ -294,3 +304,32 @@ async def test_the_hours_of_a_rule_are_those_of_the_asking(tmp_path: Path) -> No
         clock.move(45 * 60)
         heard = await office.run("anna")
         assert (heard.status, heard.error["allowed"]) == (403, "sat 03:00-04:00 (UTC)")
+
+
+MINE = """\
+users: {ada: admin, anna: operator, bob: operator}
+rules:
+  operator:
+    - functions: [mine.get]
+      targets: [cam-*]
+      sites: [lisbon]
+      users: [anna]
+    - functions: [test.ping]
+      users: [bob]
+"""
+
+
+async def test_the_mine_is_read_by_who_may_read_it_on_the_device(tmp_path: Path) -> None:
+    async with an_office(tmp_path, MINE) as office:
+        reading = office.rooms.permission.reading
+        anna, bob = (Operator(name, frozenset({"operator"}), "socket") for name in ("anna", "bob"))
+        reading(anna, "cam-*", ["test.ping"], [("lisbon", "cam-1"), ("lisbon", "cam-2")])
+        reading(Operator("ada", frozenset({"admin"}), "socket"), "*", ["test.ping"], [("porto", "rec-1")])
+        reading(bob, "*", ["test.ping"], [])
+        for operator, devices in (
+            (anna, [("lisbon", "cam-1"), ("lisbon", "rec-1")]),
+            (anna, [("porto", "cam-1")]),
+            (bob, [("lisbon", "cam-1")]),
+        ):
+            with pytest.raises(PolicyRefused):
+                reading(operator, "*", ["test.ping"], devices)

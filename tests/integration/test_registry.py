@@ -248,6 +248,28 @@ async def test_coming_and_going_are_events(tmp_path: Path, clock: HandClock) -> 
             assert heard.queue.get_nowait().data == {"new": [], "lost": ["a"]}
 
 
+@pytest.mark.usefixtures("quick")
+async def test_what_changed_in_a_device_is_an_event_also_after_a_restart(tmp_path: Path, clock: HandClock) -> None:
+    async with opened_rooms(tmp_path, clock=clock) as rooms:
+        here(rooms, "cam", os="old", uid=0)
+    async with opened_rooms(tmp_path, clock=clock) as rooms:
+        with rooms.bus.subscribe("outstation/*") as heard:
+            here(rooms, "cam", os="old", uid=1000)  # Asked as another user: no change of the device.
+            here(rooms, "cam", os="new", uid=1000, floor=3)
+            here(rooms, "other", os="new")  # Its first words change nothing.
+            event = await heard.queue.get()
+            assert event.tag == "outstation/device/cam/grains"
+            assert event.data == {"id": "cam", "changes": {"floor": {"new": 3}, "os": {"old": "old", "new": "new"}}}
+            big = {f"g{number}": "x" * 900 for number in range(30)}
+            here(rooms, "cam", os="new", **big)
+            event = await heard.queue.get()
+            assert event.data["changes"]["g7"] == {"new": "x" * 900}
+            here(rooms, "cam", os="new", **dict.fromkeys(big, "y" * 900))
+            event = await heard.queue.get()
+            assert event.data["changes"].keys() == big.keys()
+            assert heard.queue.empty()
+
+
 async def test_what_a_device_is_now_replaces_what_it_was(tmp_path: Path, clock: HandClock) -> None:
     async with opened_rooms(tmp_path, clock=clock) as rooms:
         here(rooms, "cam", os="old")

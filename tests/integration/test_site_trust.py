@@ -62,8 +62,11 @@ async def test_more_is_granted_to_a_site_that_is_accepted_and_it_hears_at_once(
         await grants(Grant(("state.apply",)), has(*DEFAULT_GRANTS, "state.apply"))
         await grants(Grant(("camera.*",)), has(*DEFAULT_GRANTS, "state.apply", "camera.*"))
         await grants(Grant(("test.*",), only=True), has("test.*"))
-        with pytest.raises(PolicyRefused, match="any command"):
-            await master.keys.accept("lisbon", None, Grant(("cmd.*",)))
+        for shell in ("cmd.*", "file.*", "pkg.install", "shell"):
+            with pytest.raises(PolicyRefused, match="as good as a root shell"):
+                await master.keys.accept("lisbon", None, Grant((shell,)))
+        await grants(Grant(("changes",), only=True), has("changes"))
+        await grants(Grant(("test.*",), only=True), has("test.*"))
         with pytest.raises(UsageInvalid, match="cannot be granted"):
             await master.keys.accept("lisbon", None, Grant(("*.*",)))
         with pytest.raises(NotFound):

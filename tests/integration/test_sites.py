@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
 
 import msgspec
 import pytest
+import zmq
 
 from device_agent.protocol import limits
 from device_agent.protocol.links import Parcel
-from device_agent.protocol.messages import encode_value
 from tests.peers.clock import HandClock
 from tests.peers.ports import EPOCH, Above
 from tests.peers.rope import (
@@ -20,6 +19,7 @@ from tests.peers.rope import (
     master_of,
     new_keys,
     played_site,
+    record,
 )
 from tests.peers.waiting import until
 from upstream import frames
@@ -38,22 +38,6 @@ def above() -> Above:
 async def master(above: Above) -> AsyncIterator[Master]:
     async with master_of(above) as made:
         yield made
-
-
-def record(number: int, **changed: Any) -> frames.DeviceRecord:
-    given: dict[str, Any] = {
-        "id": f"cam-{number}",
-        "site": "lisbon",
-        "link": "mqtt",
-        "agent": "0.1.0",
-        "grains": encode_value({"number": number}),
-        "present": True,
-        "first_seen": 1.0,
-        "last_seen": 2.0,
-        "revision": number,
-        **changed,
-    }
-    return frames.DeviceRecord(**given)
 
 
 async def test_a_second_connection_of_a_site_takes_the_place_of_the_first(master: Master, above: Above) -> None:
@@ -289,6 +273,16 @@ async def test_what_could_not_be_kept_is_not_confirmed_and_may_come_again(master
     assert above.items["lisbon"] == [(1, b"x")]
 
 
+class LookedAt(HandClock):
+    """Counts how often somebody asked for the time."""
+
+    looks = 0
+
+    def monotonic(self) -> float:
+        self.looks += 1
+        return super().monotonic()
+
+
 async def test_a_site_that_says_nothing_is_dark(above: Above) -> None:
     clock = HandClock()
     async with master_of(above, clock) as master, master.site() as talker, master.site(name="madrid"):
@@ -298,6 +292,24 @@ async def test_a_site_that_says_nothing_is_dark(above: Above) -> None:
         await until(lambda: above.down, what="one is dark")
         assert [site for site, _ in above.down] == ["madrid"]
         assert master.part.connected("lisbon")
+
+
+async def test_a_master_that_was_held_up_itself_takes_nobody_for_silent(above: Above) -> None:
+    clock = LookedAt()
+    async with master_of(above, clock) as master, master.site() as talker:
+        socket = master.part._socket
+        assert socket is not None
+        above.door.clear()
+        async with master.site(name="madrid", accepted=False):
+            await until(lambda: len(above.judged) == 2, what="the master is at the hello of another")
+            await talker.say(frames.Echo(7))
+            await until(lambda: int(socket.get(zmq.EVENTS)) & zmq.POLLIN, what="the echo waits")
+            clock.move(sites_module.SILENT_SECONDS + 1)
+            looks = clock.looks
+            await until(lambda: clock.looks >= looks + 2, what="somebody looked for silence")
+            above.door.set()
+            assert (await talker.hears(frames.EchoReply)).nonce == 7
+        assert above.down == []
 
 
 async def test_many_hellos_on_one_connection_are_judged_once(above: Above) -> None:

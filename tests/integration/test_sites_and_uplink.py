@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 
@@ -19,11 +18,11 @@ from tests.peers.rope import (
     connected,
     master_of,
     new_keys,
+    record,
     sites_part,
     uplink_part,
 )
 from tests.peers.waiting import until
-from upstream import frames
 from upstream.uplink import Uplink
 
 JID = "20261121031500000000"
@@ -43,22 +42,6 @@ def below() -> Below:
 async def master(above: Above) -> AsyncIterator[Master]:
     async with master_of(above) as made:
         yield made
-
-
-def record(number: int, **changed: Any) -> frames.DeviceRecord:
-    given: dict[str, Any] = {
-        "id": f"cam-{number}",
-        "site": "lisbon",
-        "link": "mqtt",
-        "agent": "0.1.0",
-        "grains": encode_value({"number": number}),
-        "present": True,
-        "first_seen": 1.0,
-        "last_seen": 2.0,
-        "revision": number,
-        **changed,
-    }
-    return frames.DeviceRecord(**given)
 
 
 async def test_a_site_waits_to_be_accepted_and_then_everything_goes_both_ways(

@@ -31,6 +31,7 @@ PARTS = [
     "authority",
     "epochs",
     "registry",
+    "outboxes",
     "site-trust",
     "site-keys",
     "site-book",
@@ -43,9 +44,37 @@ PARTS = [
     "intake",
     "retention",
     "aftermath",
+    "files",
+    "fetches",
+    "mine",
+    "renderer",
+    "pillar",
+    "device-events",
+    "answers",
+    "answers",
+    "presence-present",
+    "reactions-upward",
+    "returners",
+    "event-socket",
+    "station",
 ]
-DEVICES = ["enrollment", "prekeys", "broker", "sessions", "revocation", "openings", "recertify", "mqtt", "clock-watch"]
-LINKS = [*DEVICES, "sites", "uplink", "api"]
+DEVICES = [
+    "enrollment",
+    "ssh-book",
+    "ssh-journals",
+    "prekeys",
+    "broker",
+    "sessions",
+    "revocation",
+    "openings",
+    "recertify",
+    "mqtt",
+    "clock-watch",
+    "ssh",
+    "ssh-mine",
+]
+UPLINK = ["uplink", "mine-upward"]
+LINKS = [*DEVICES, "sites", *UPLINK, "calls", "reactor", "schedule", "api", "engines"]
 
 
 def settings(folder: Path, **changed: Any) -> StationSettings:
@@ -85,7 +114,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 async def opened(steps: list[str]) -> None:
-    await until(lambda: "open api" in steps, seconds=20, what="the last part is open")
+    await until(lambda: "open engines" in steps, seconds=20, what="the last part is open")
 
 
 # --- in this process -------------------------------------------------------------------------------------------------
@@ -132,7 +161,7 @@ async def test_a_part_that_cannot_open_closes_those_that_have(steps: list[str], 
     (reason,) = leaves(error.value)
     assert isinstance(reason, ConfigInvalid)
     closed = [step.removeprefix("close ") for step in steps if step.startswith("close")]
-    assert closed == [*reversed(LINKS[:-1]), *reversed(PARTS)]
+    assert closed == [*reversed(LINKS[: LINKS.index("api")]), *reversed(PARTS)]
 
 
 async def test_two_stations_do_not_share_a_state_folder(steps: list[str], tmp_path: Path) -> None:
@@ -167,10 +196,10 @@ async def test_other_masters_are_used_after_a_reload(
     ("role", "changed", "has"),
     [
         ("master", {"broker": None, "masters": []}, {"sites"}),
-        ("gateway", {"sites": None}, {*DEVICES, "uplink"}),
+        ("gateway", {"sites": None}, {*DEVICES, *UPLINK}),
         # It may join a fleet at any moment.
-        ("gateway", {"sites": None, "masters": []}, {*DEVICES, "uplink"}),
-        ("gateway", {}, {*DEVICES, "sites", "uplink"}),
+        ("gateway", {"sites": None, "masters": []}, {*DEVICES, *UPLINK}),
+        ("gateway", {}, {*DEVICES, "sites", *UPLINK}),
     ],
     ids=["master", "gateway", "gateway without masters", "relay"],
 )
@@ -183,7 +212,15 @@ async def test_the_sections_make_the_difference(
         await opened(steps)
         view = (await ask(tmp_path / "api.sock", "GET", "/station")).json()
         station.stop()
-    assert {step.removeprefix("open ") for step in steps if step.startswith("open")} == {*PARTS, *has, "api"}
+    assert {step.removeprefix("open ") for step in steps if step.startswith("open")} == {
+        *PARTS,
+        *has,
+        "calls",
+        "reactor",
+        "schedule",
+        "api",
+        "engines",
+    }
     assert (view["uplink"] is not None, view["broker"] is not None, view["listen"] is not None) == (
         "uplink" in has,
         "broker" in has,

@@ -6,6 +6,7 @@ import asyncio
 import os
 import sqlite3
 from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
 from importlib import resources
 from pathlib import Path
 
@@ -170,10 +171,14 @@ async def test_units_are_written_in_the_order_in_which_they_were_asked_for(store
 
 
 async def test_a_unit_that_nobody_waits_for_any_more_is_written_all_the_same(store: Store) -> None:
-    asking = [asyncio.ensure_future(store.writer.commit(adding(f"k{number}"))) for number in range(400)]  # noqa: TID251 - cut in the middle
-    await until(lambda: store.writer._writing, what="the thread at work")
-    for task in asking:
-        task.cancel()
+    # Somebody else holds the file, so that the thread is at work for as long as this looks.
+    with closing(sqlite3.connect(store.path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        asking = [asyncio.ensure_future(store.writer.commit(adding(f"k{number}"))) for number in range(400)]  # noqa: TID251 - cut in the middle
+        await until(lambda: store.writer._writing, what="the thread at work")
+        for task in asking:
+            task.cancel()
+        other.execute("ROLLBACK")
     await store.writer.commit(adding("after"))
     assert len(keys(store)) == 401
 

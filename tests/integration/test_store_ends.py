@@ -88,7 +88,7 @@ async def test_a_disk_that_is_really_full_is_survived(tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
     mount = await asyncio.create_subprocess_exec(
-        "mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk), stderr=asyncio.subprocess.DEVNULL
+        "mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(disk), stderr=asyncio.subprocess.DEVNULL
     )
     if await mount.wait():
         pytest.skip("mounting is not allowed here")
@@ -96,7 +96,7 @@ async def test_a_disk_that_is_really_full_is_survived(tmp_path: Path) -> None:
         async with opened_store(disk) as store:
             await store.writer.commit(adding("before"))
             with pytest.raises(StoreFailed):
-                await store.writer.commit([(ADD, [(f"k{number}", "x" * 4000) for number in range(500)])])
+                await store.writer.commit([(ADD, [(f"k{number}", "x" * 4000) for number in range(2000)])])
             assert keys(store) == {"before"}
             await until(lambda: keys(store) == {"before"}, what="what was there")
             await store.writer.commit(adding("after"))

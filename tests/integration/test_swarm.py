@@ -10,16 +10,19 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from device_agent import swarm as swarm_module
 from device_agent import swarm_member
 from device_agent.errors import UsageInvalid
+from device_agent.host import Completed
+from device_agent.local_host import LocalHost
 from device_agent.protocol import bitmap, topics
 from device_agent.swarm import Swarm, SwarmSettings
 from device_agent.swarm_member import simulated_grains
-from tests.peers.broker import Broker, running_broker
+from tests.peers.broker import Broker
 from tests.peers.fleet import signing_key
 from tests.peers.played_station import PlayedStation, a_job, played_station
 from tests.peers.ruled_broker import as_gateway, ruled_broker
@@ -27,12 +30,6 @@ from tests.peers.waiting import until
 
 DEVICES = 30
 NAMES = [f"cam-{number:05d}" for number in range(DEVICES)]
-
-
-@pytest.fixture
-async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
-    async with running_broker(tmp_path) as made:
-        yield made
 
 
 @pytest.fixture
@@ -99,6 +96,31 @@ async def test_a_bitmap_chooses_and_the_others_count_that_they_were_not_meant(st
         await until(lambda: swarm.counters.ignored == DEVICES - len(chosen), what="the others' count")
         assert {name: told[0].value for name, told in station.returns[job.jid].items()} == {
             name: int(name[4:]) for name in chosen
+        }
+
+
+class Untouched(LocalHost):
+    """This machine, of which a test lets nothing be changed."""
+
+    async def run(self, *given: Any, **named: Any) -> Completed:
+        raise AssertionError(f"{given} was run with {named}")
+
+    async def write(self, path: str, data: bytes, **named: Any) -> None:
+        raise AssertionError(f"{path} was written: {data!r} {named}")
+
+
+async def test_no_simulated_device_writes_the_grains_of_the_machine_it_is_simulated_on(
+    station: PlayedStation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(swarm_member, "LocalHost", Untouched)
+    async with Swarm(of(station, devices=2)) as swarm:
+        await ready(swarm)
+        job = a_job(1, fun="grains.set", arg=["place", "dock"])
+        await station.deliver(job)
+        await until(lambda: len(station.returns[job.jid]) == 2, what="both answers")
+        told = [message for each in station.returns[job.jid].values() for message in each]
+        assert {(message.outcome, message.why) for message in told} == {
+            ("failed", "this device is simulated: it keeps no grains of its own")
         }
 
 

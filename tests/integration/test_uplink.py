@@ -10,13 +10,14 @@ import pytest
 
 from device_agent.protocol import limits
 from device_agent.protocol.links import Parcel
-from device_agent.protocol.messages import Cancel, encode_value
+from device_agent.protocol.messages import Cancel
 from tests.peers.ports import EPOCH, Below
 from tests.peers.rope import (
     ECHO_SECONDS,
     connected,
     new_keys,
     played_master,
+    record,
     uplink_part,
 )
 from tests.peers.waiting import until
@@ -35,22 +36,6 @@ def quick_hello(monkeypatch: pytest.MonkeyPatch) -> None:
     """A master that does not answer is given up soon, and the next one is tried soon."""
     monkeypatch.setattr(link_module, "HELLO_SECONDS", 0.3)
     monkeypatch.setattr(link_module, "ROUND_CEILING_SECONDS", 0.05)
-
-
-def record(number: int, **changed: Any) -> frames.DeviceRecord:
-    given: dict[str, Any] = {
-        "id": f"cam-{number}",
-        "site": "lisbon",
-        "link": "mqtt",
-        "agent": "0.1.0",
-        "grains": encode_value({"number": number}),
-        "present": True,
-        "first_seen": 1.0,
-        "last_seen": 2.0,
-        "revision": number,
-        **changed,
-    }
-    return frames.DeviceRecord(**given)
 
 
 async def test_a_half_open_link_is_noticed_by_the_echo(below: Below) -> None:

@@ -1,14 +1,14 @@
-"""The gateway's end of the rope over a line that is slower than what waits for it."""
+"""The gateway's end of the rope over a line, or above a disk, that is slower than what waits for it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from tests.peers.ports import Below
-from tests.peers.rope import connected, played_master, uplink_part
+from tests.peers.rope import PlayedMaster, connected, played_master, uplink_part
 from tests.peers.slow_line import slow_line
 from tests.peers.waiting import until
-from upstream import frames
+from upstream import failover, frames
 from upstream.ports import SendStory
 from upstream.story_frames import Story
 from upstream.uplink import MasterAddress
@@ -40,10 +40,8 @@ async def test_what_a_master_is_told_of_jobs_takes_of_the_same_budget() -> None:
     async with played_master() as master, uplink_part(below, master.address, stories=Teller(), max_bytes_per_second=1):
         await until(lambda: any(isinstance(frame, Story) for frame in master.heard), what="the first page")
         below.add(b"one")
-        echoes = sum(isinstance(frame, frames.Echo) for frame in master.heard)
-        await until(
-            lambda: sum(isinstance(frame, frames.Echo) for frame in master.heard) >= echoes + 3, what="some time"
-        )
+        echoes = asked(master)
+        await until(lambda: asked(master) >= echoes + 3, what="some time")
     assert sum(isinstance(frame, Story) for frame in master.heard) == 1
     assert master.batches() == []
 
@@ -77,3 +75,32 @@ async def test_an_alarm_passes_what_waits_for_a_slow_line() -> None:
         before = len(below.streams["events"])
         await until(lambda: not below.streams["urgent"], what="the alarm", seconds=40)
         assert before - len(below.streams["events"]) < 75, "three seconds of the line"
+
+
+async def test_a_gateway_whose_own_disk_is_slow_does_not_take_its_master_for_lost() -> None:
+    """While it deals with what a master said it hears nothing, which is no silence of the master's."""
+    below = Below()
+    async with played_master() as master, uplink_part(below, master.address, echo_seconds=0.5) as uplink:
+        await until(lambda: connected(uplink), what="the link")
+        below.taking.clear()
+        await master.say(frames.SiteJob(b"one", 300.0), frames.SiteJob(b"two", 300.0))
+        echoes = asked(master)
+        await until(lambda: asked(master) >= echoes + failover.SILENT_ECHOES + 2, what="more time than a master has")
+        below.taking.set()
+        await until(lambda: len(below.jobs) == 2, what="both jobs")
+        assert (master.hellos, uplink.status()["last_error"]) == (1, "")
+
+
+async def test_a_gateway_that_is_stuck_with_what_its_master_said_begins_anew() -> None:
+    below = Below()
+    async with played_master() as master, uplink_part(below, master.address) as uplink:
+        await until(lambda: connected(uplink), what="the link")
+        below.taking.clear()
+        hellos = master.hellos
+        await master.say(frames.SiteJob(b"one", 300.0))
+        await until(lambda: master.hellos > hellos, what="another link")
+
+
+def asked(master: PlayedMaster) -> int:
+    """The echoes that came to a master."""
+    return sum(isinstance(frame, frames.Echo) for frame in master.heard)

@@ -17,7 +17,7 @@ from device_agent.config import AgentSettings
 from tests.peers.played_station import PlayedStation
 
 NAME = "cam-7"
-PROGRAM = "import sys, pathlib, device_agent.agent as a; sys.exit(a.main(pathlib.Path(sys.argv[1])))"
+PROGRAM = "import sys, pathlib, device_agent.running as a; sys.exit(a.main(pathlib.Path(sys.argv[1])))"
 
 
 class AgentProcess:
@@ -28,6 +28,7 @@ class AgentProcess:
         self.settings: dict[str, Any] = {
             "serial": NAME,
             "state_dir": str(folder / "state"),
+            "grains_file": str(folder / "own.grains"),
             "grains": {"floor": 3},
         }
         self.process: asyncio.subprocess.Process | None = None
@@ -72,6 +73,7 @@ def agent_settings(station: PlayedStation, folder: Path, **fields: Any) -> Agent
         "serial": NAME,
         "state_dir": str(folder / "state"),
         "token_file": str(folder / "token"),
+        "grains_file": str(folder / "own.grains"),
         **fields,
     }
     return AgentSettings(**given)

@@ -50,6 +50,8 @@ def job(**changed: Any) -> Fields:
         "kwarg": {},
         "tgt": "*",
         "tgt_type": "glob",
+        "typed": "",
+        "typed_type": "",
         "user": "alice",
         "origin": "master-1",
         "issued": ISSUED,
@@ -61,6 +63,7 @@ def job(**changed: Any) -> Fields:
         "held": False,
         "why": "",
         "sealed": False,
+        "commits": "",
         "accepted": ISSUED,
         "closed": ISSUED + 2,
         "last_outcome": ISSUED + 1,
@@ -140,6 +143,7 @@ class ApiDouble:
         self.outcomes: list[Fields] = [outcome()]
         self.stream: Script = watched([outcome()])
         self.devices: list[Fields] = []
+        self.matched: Fields = {"pages": []}
         self.sites: list[Fields] = []
         self.keys: list[Fields] = []
         self.expected: list[Fields] = []
@@ -280,6 +284,9 @@ class _Request(BaseHTTPRequestHandler):
                 self._one("job", [{**view, "cancelled": True} for view in self.api.jobs if view["jid"] == jid])
             case ["jobs", jid, "release"]:
                 self._one("job", [{**view, "held": False} for view in self.api.jobs if view["jid"] == jid])
+            case ["match"]:
+                at = int((body or {}).get("after", 0))
+                self._answer({**self.api.matched, **self.api.matched["pages"][at]})
             case ["events"]:
                 fired = [{**event, "_stamp": "2026-11-21T03:15:00.000001"} for event in (body or {})["events"]]
                 self._answer({"events": fired}, 201)

@@ -15,8 +15,10 @@ from device_agent.device import Device
 from device_agent.ended import Ended
 from device_agent.errors import Refused
 from device_agent.heard import Cancelled, Delivery, Heard, SessionLost, SessionOpened
-from device_agent.host import Host, LocalHost
+from device_agent.host import Host
+from device_agent.local_host import LocalHost
 from device_agent.outbox import MemoryJournal
+from device_agent.own import Own
 from device_agent.protocol import bitmap
 from device_agent.protocol.messages import (
     Confirm,
@@ -30,6 +32,7 @@ from device_agent.protocol.messages import (
     encode,
     encode_value,
 )
+from device_agent.trust.reach import Reach
 
 GROUP = "group"
 MINE = "mine"
@@ -214,7 +217,15 @@ class Gate:
         self.open = asyncio.Event()
         self.calls: list[str] = []
 
-    async def call(self, name: str, host: Host, arg: list[Any], kwarg: dict[str, Any]) -> Ended:
+    async def call(
+        self,
+        name: str,
+        host: Host,
+        arg: list[Any],
+        kwarg: dict[str, Any],
+        own: Own | None = None,
+        judged: Reach | None = None,
+    ) -> Ended:
         self.calls.append(name)
         await self.open.wait()
         return Ended(value="through")

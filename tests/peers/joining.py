@@ -152,7 +152,7 @@ class JoinSite:
         return answer
 
     async def confirm(self, device: JoiningDevice) -> None:
-        await self.enrollment.confirmed(device.confirmation())
+        await self.enrollment.request(device.confirmation())
         await self.enrollment.settled()
 
     async def token(self, **wish: Any) -> JoinToken:
@@ -183,6 +183,20 @@ class JoinSite:
     def deeds(self) -> list[tuple[str, str, str]]:
         """User, action and verdict of the audit, as on disk."""
         return self.look("SELECT user, action, verdict FROM audit ORDER BY id")
+
+
+def hand(site: JoinSite) -> HandClock:
+    """The clock of a site whose clock is moved by hand."""
+    assert isinstance(site.clock, HandClock)
+    return site.clock
+
+
+async def told(site: JoinSite, name: str = "cam-1", token: JoinToken | None = None) -> str:
+    """The state that a device is told."""
+    answer = await site.ask(a_device(name), token)
+    assert isinstance(answer, NotYet)
+    assert answer.verified
+    return answer.state
 
 
 @asynccontextmanager

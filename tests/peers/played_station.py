@@ -11,6 +11,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+from msgspec.structs import replace
+
 from device_agent.errors import Refused
 from device_agent.mqtt import BrokerAddress, MqttLink
 from device_agent.protocol import bitmap, topics
@@ -27,6 +29,7 @@ from device_agent.protocol.messages import (
     Running,
     Welcome,
 )
+from device_agent.protocol.questions import Answer, Question
 from device_agent.trust.deliveries import job_delivery
 from device_agent.trust.keys import SigningKey
 from device_agent.trust.root_list import MASTER_ROLES
@@ -55,6 +58,8 @@ class PlayedStation:
         self.returns: dict[str, dict[str, list[Return]]] = defaultdict(lambda: defaultdict(list))
         self.reseals: list[tuple[str, Reseal]] = []
         self.epochs_wanted: Counter[str] = Counter()
+        self.questions: list[tuple[str, Question]] = []
+        self.replies: dict[str, Answer] = {}
         self.refused: Counter[str] = Counter()
         self.answers = True
         """Whether those who want to join hear anything."""
@@ -218,6 +223,10 @@ class PlayedStation:
                 self.reseals.append((device, message))
             case EpochWanted():
                 self.epochs_wanted[device] += 1
+            case Question():
+                self.questions.append((device, message))
+                if message.about in self.replies:
+                    await self.say(replace(self.replies[message.about], number=message.number), device)
 
 
 @asynccontextmanager

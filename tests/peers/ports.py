@@ -52,6 +52,9 @@ class Above(Counted):
         self.disk = asyncio.Event()
         """Commits wait for it."""
         self.disk.set()
+        self.door = asyncio.Event()
+        """Whoever says hello waits for it."""
+        self.door.set()
         self.full = False
 
     def known(self, key: str) -> bool:
@@ -65,6 +68,7 @@ class Above(Counted):
     ) -> KeyState:
         self.judged.append((site, key))
         self.brought[site] = (request, certificate)
+        await self.door.wait()
         return self.states.setdefault(key, "pending")
 
     async def position(self, site: str, epoch: str) -> tuple[dict[Stream, int], int]:
@@ -146,6 +150,9 @@ class Below(Counted):
         self.changed = asyncio.Event()
         self.epochs = [EPOCH]
         self.failing = False
+        self.taking = asyncio.Event()
+        """Jobs are taken while it is set; until then whoever brings one waits."""
+        self.taking.set()
         self._last: Counter[Stream] = Counter()
 
     @property
@@ -199,6 +206,7 @@ class Below(Counted):
         self.epochs.append(f"{len(self.epochs):016x}")
 
     async def accept_from_above(self, parcel: Parcel, remaining: float, master: str) -> None:
+        await self.taking.wait()
         self.jobs.append((parcel, remaining, master))
 
     async def cancel_from_above(self, jid: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
@@ -12,17 +12,22 @@ import zmq
 import zmq.asyncio
 
 from device_agent.clock import Clock
+from device_agent.protocol.messages import encode_value
 from tests.peers.ports import EPOCH, SECONDS, Above, Below
 from upstream import frames
 from upstream.curve import CurveKeys
 from upstream.frames import FromMaster, FromSite
-from upstream.ports import StoryTeller
+from upstream.ports import Answering, StoryTeller
 from upstream.sites import Sites
 from upstream.uplink import MasterAddress, Uplink, UplinkRules
 
 ECHO_SECONDS = 0.1
 
+SPOKEN_EVERY_SECONDS = 1.0
+"""What a test's own site says while the test does something else; a master waits far longer."""
+
 Frame = TypeVar("Frame")
+Done = TypeVar("Done")
 
 _ENDS = {
     event.to_bytes(2, sys.byteorder)
@@ -42,7 +47,12 @@ def new_keys() -> CurveKeys:
 
 
 def sites_part(
-    above: Above, keys: CurveKeys, *, listen: str = "tcp://127.0.0.1:*", clock: Clock | None = None
+    above: Above,
+    keys: CurveKeys,
+    *,
+    listen: str = "tcp://127.0.0.1:*",
+    clock: Clock | None = None,
+    answers: Answering | None = None,
 ) -> Sites:
     """The master's end, on a port the kernel chooses."""
     return Sites(
@@ -54,6 +64,7 @@ def sites_part(
         watch=above,
         refusals=above,
         clock=clock or Clock(),
+        answers=answers,
     )
 
 
@@ -127,6 +138,15 @@ class PlayedSite:
                 if isinstance(frame, kind):
                     return frame
 
+    async def speaks_while(self, act: Callable[[], Done]) -> Done:
+        """Do what blocks, beside this loop: it says echoes meanwhile as a gateway does, since who is silent is dark."""
+        async with asyncio.TaskGroup() as group:
+            acting = group.create_task(asyncio.to_thread(act))
+            while not acting.done():
+                await self.say(frames.Echo(0))
+                await asyncio.wait({acting}, timeout=SPOKEN_EVERY_SECONDS)
+        return acting.result()
+
     async def hears_nothing_before_the_echo(self) -> list[FromMaster]:
         """What came in front of an echo's answer."""
         before = len(self.heard)
@@ -194,6 +214,11 @@ class PlayedMaster:
             async with asyncio.timeout(SECONDS):
                 await self._socket.send_multipart([self.newest, *parts])
 
+    async def goes_away(self) -> None:
+        """It is lost at once, and answers nothing until it is told to again."""
+        self.answers = False
+        await self.say(frames.HelloAgain())
+
     async def run(self) -> None:
         """Hear and answer until cancelled."""
         while True:
@@ -243,10 +268,10 @@ async def played_master(keys: CurveKeys | None = None) -> AsyncIterator[PlayedMa
 class Master:
     """The real end above, with its keys and its ports."""
 
-    def __init__(self, above: Above, clock: Clock | None = None) -> None:
+    def __init__(self, above: Above, clock: Clock | None = None, answers: Answering | None = None) -> None:
         self.above = above
         self.keys = new_keys()
-        self.part: Sites = sites_part(above, self.keys, clock=clock)
+        self.part: Sites = sites_part(above, self.keys, clock=clock, answers=answers)
 
     @property
     def address(self) -> MasterAddress:
@@ -269,10 +294,29 @@ class Master:
 
 
 @asynccontextmanager
-async def master_of(above: Above, clock: Clock | None = None) -> AsyncIterator[Master]:
-    made = Master(above, clock)
+async def master_of(
+    above: Above, clock: Clock | None = None, answers: Answering | None = None
+) -> AsyncIterator[Master]:
+    made = Master(above, clock, answers)
     async with made.part:
         yield made
+
+
+def record(number: int, **changed: Any) -> frames.DeviceRecord:
+    """What a site says of one of its devices."""
+    given: dict[str, Any] = {
+        "id": f"cam-{number}",
+        "site": "lisbon",
+        "link": "mqtt",
+        "agent": "0.1.0",
+        "grains": encode_value({"number": number}),
+        "present": True,
+        "first_seen": 1.0,
+        "last_seen": 2.0,
+        "revision": number,
+        **changed,
+    }
+    return frames.DeviceRecord(**given)
 
 
 def accept_all(above: Above) -> None:

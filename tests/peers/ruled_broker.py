@@ -57,7 +57,7 @@ class RuledBroker:
         return BrokerAddress(unix_socket=str(self._folder / STATION_SOCKET), username=STATION, password=PASSWORD)
 
     async def start(self) -> None:
-        """Start it, and return when the station's door is open."""
+        """Start it, and return when all its doors are open."""
         self.authority.load()
         certificate, key = self.authority.server("127.0.0.1")
         (self._folder / SERVER_CERTIFICATE).write_text(certificate)
@@ -72,7 +72,7 @@ class RuledBroker:
             self._process = await asyncio.create_subprocess_exec(
                 mosquitto(), "-c", str(self._folder / SETTINGS_FILE), stderr=log, stdout=log
             )
-        await until((self._folder / STATION_SOCKET).exists, what="the broker")
+        await until(self._listens, what="the broker")
 
     async def stop(self) -> None:
         process, self._process = self._process, None
@@ -88,6 +88,18 @@ class RuledBroker:
         self._write_users()
         assert self._process is not None
         self._process.send_signal(signal.SIGHUP)
+
+    async def _listens(self) -> bool:
+        """Whether each door lets somebody in: it is made before it does."""
+        try:
+            for port in (self.port, self.join_port, self.tls_port):
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.close()
+            _, writer = await asyncio.open_unix_connection(self._folder / STATION_SOCKET)
+            writer.close()
+        except (ConnectionRefusedError, FileNotFoundError):
+            return False
+        return True
 
     def _write_users(self) -> None:
         users = Users(

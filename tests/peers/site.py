@@ -9,7 +9,8 @@ from typing import Any
 
 from device_agent.mqtt import BrokerAddress
 from device_agent.parts import Part
-from device_agent.protocol.messages import Beat, Return
+from device_agent.protocol.messages import Beat, Hello, Return
+from gateway.answers import Answers
 from gateway.config import StationSettings
 from gateway.devices.openings import Openings
 from gateway.devices.prekeys import Prekeys
@@ -36,7 +37,10 @@ class Heard:
         self.running_jobs: list[tuple[str, str]] = []
         self.returns: list[tuple[str, Return]] = []
 
-    def running(self, device: str, jid: str) -> None:
+    def hello(self, device: str, hello: Hello) -> None:
+        return
+
+    def running(self, device: str, jid: str, away: float = 0.0) -> None:
         self.running_jobs.append((device, jid))
 
     async def returned(self, device: str, message: Return, size: int) -> None:
@@ -102,6 +106,7 @@ class Gateway:
         self.recertification = Recertification(
             authority=authority, sessions=sessions, renew=desk.renew, metrics=rooms.metrics
         )
+        self.answers = Answers("questions_of_devices", rooms.metrics)
         self.downlink = MqttDownlink(
             site=SITE,
             address=address,
@@ -115,6 +120,7 @@ class Gateway:
             registry=rooms.registry,
             returns=rooms.collection if working else self.heard,
             reseal=rooms.delivery.reseal if working else self.reseal,
+            answers=self.answers,
             metrics=rooms.metrics,
             clock=clock,
         )
@@ -131,7 +137,8 @@ class Gateway:
     def parts(self) -> list[Part]:
         """Everything in the order in which it opens."""
         jobs = self.rooms.parts_after_recovery() if self._working else []
-        own = [self.prekeys, self.sessions, self.revocation, self.openings, self.recertification, self.downlink]
+        own: list[Part] = [self.answers, self.prekeys, self.sessions, self.revocation, self.openings]
+        own += [self.recertification, self.downlink]
         return [*self.rooms.parts_before_recovery(), *jobs, *own]
 
 
@@ -168,11 +175,11 @@ class Scene:
         """The gateway belongs to the fleet from now on."""
         await certified(self.gateway, self.devices.fleet)
 
-    async def refuses(self, reason: str, device: str, times: int = 1) -> None:
+    async def refuses(self, reason: str, device: str, times: int = 1, link: str = "mqtt") -> None:
         """Wait until this was refused, so often, with the device named."""
         peers = self.gateway.metrics.peers
-        await until(lambda: peers["mqtt", reason, device] >= times, what=f"{reason}: {dict(peers)}")
-        assert peers["mqtt", reason, device] == times
+        await until(lambda: peers[link, reason, device] >= times, what=f"{reason}: {dict(peers)}")
+        assert peers[link, reason, device] == times
 
     async def goes_on(self, name: str) -> None:
         """The device's session is as it was."""

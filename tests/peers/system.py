@@ -81,14 +81,6 @@ class System(Rehearsal):
                 self.children = {name: self.children.pop(name), **self.children}
         super().__exit__(kind, error, trace)
 
-    def temporary(self) -> Path:
-        """Where the processes make their own temporary files, so that a killed one leaves nothing elsewhere."""
-        # A broker becomes a user of its own, who has to reach its settings.
-        self.folder.chmod(0o711)
-        folder = self.folder / "tmp"
-        folder.mkdir(mode=0o755, exist_ok=True)
-        return folder
-
     # --- stations ------------------------------------------------------------------------------------------------
 
     def add_master(self, name: str = "central", /, **settings: Any) -> StationClient:
@@ -198,8 +190,9 @@ class System(Rehearsal):
         KeyClient(client).decide(site, "accept", {"grants": list(grants)})
 
     def certified(self, site: str) -> None:
-        """Wait until a gateway has its certificate."""
-        self.until(lambda: self.view(site, "/fleet")["joined"], f"{site} has its certificate")
+        """Wait until a gateway has its certificate, on its disk too: it may be killed in the next moment."""
+        kept = self.state_of(site) / "site-certificate"
+        self.until(lambda: self.view(site, "/fleet")["joined"] and kept.exists(), f"{site} has its certificate")
 
     def connected(self, site: str, above: str = "central") -> None:
         """Wait until a station has its site."""
@@ -233,19 +226,20 @@ class System(Rehearsal):
         self.start(name, ["swarm", *words, "--report", str(self.folder / f"{name}.json")])
         return [f"{prefix}{number:05d}" for number in range(devices)]
 
-    def add_agent(self, name: str, site: str, /, **grains: Any) -> Child:
+    def add_agent(self, name: str, site: str, settings: Fields | None = None, /, **grains: Any) -> Child:
         """A real agent, which does not wait long for its jobs when it is stopped; again, it is where it was."""
         token = self.folder / f"{name}.token"
         if not token.exists():
             token.write_text(join_token(self.stations[site], uses=1, name=name), encoding="ascii")
-        settings = {
+        table = {
             "serial": name,
             "token_file": str(token),
             "state_dir": str(self.folder / name),
             "grains": grains,
             "drain_seconds": 0.5,
+            **(settings or {}),
         }
-        return self.start(name, ["agent", "run", "--config", self._write(name, settings)])
+        return self.start(name, ["agent", "run", "--config", self._write(name, table)])
 
     def present(self, count: int, *stations: str) -> None:
         """Wait until each of these stations (all that run, if none is named) knows exactly so many devices here."""
@@ -337,8 +331,7 @@ class System(Rehearsal):
         """An answer of a station's API as it is."""
         status, body = self.ask(station, "GET", path)
         assert status == 200, body
-        answer: Fields = json.loads(body)
-        return answer
+        return dict(json.loads(body))
 
     def counters(self, station: str) -> Counter[str]:
         """What a station counted so far, by name; of refusals with link and reason in it."""

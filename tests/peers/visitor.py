@@ -22,6 +22,9 @@ from device_agent.lean_mqtt import (
 from device_agent.mqtt import BrokerAddress
 from tests.peers.waiting import until
 
+KEEPALIVE_SECONDS = 3600
+"""A test that waits for something else says nothing for a while, and is not thrown out for it."""
+
 
 class Visitor(asyncio.Protocol):
     """One connection, and what was heard on it."""
@@ -106,7 +109,7 @@ async def visit(
         _, visitor = await loop.create_unix_connection(Visitor, address.unix_socket)
     else:
         _, visitor = await loop.create_connection(Visitor, address.host, address.port, ssl=tls)
-    greeting = bytearray(encode_connect(client_id, 60, will, address.username, address.password))
+    greeting = bytearray(encode_connect(client_id, KEEPALIVE_SECONDS, will, address.username, address.password))
     if keep_will:
         # The flags stand behind the protocol's name and level (MQTT 3.1.1, 3.1.2.3).
         greeting[greeting.index(struct.pack(">H4sB", 4, b"MQTT", 4)) + 7] |= 0x20

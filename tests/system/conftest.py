@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from tests.house.tree import ROOT
+from tests.peers.salt_call import NoSalt, salt_python
 from tests.peers.system import System, whole_system
 
 
@@ -13,3 +16,12 @@ from tests.peers.system import System, whole_system
 def system() -> Iterator[System]:
     with whole_system() as started:
         yield started
+
+
+@pytest.fixture(scope="module")
+def salt() -> Path:
+    """The Python of an environment with stock Salt in it."""
+    try:
+        return salt_python(ROOT / ".cache")
+    except NoSalt as reason:
+        pytest.skip(f"stock Salt cannot be installed here: {reason}")

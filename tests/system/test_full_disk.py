@@ -6,12 +6,20 @@ from typing import Any
 
 import pytest
 
+from device_agent.errors import StationFailed
+from gateway.store.reserve import NAME as RESERVE
+from gateway.store.reserve import RESERVE_BYTES
 from tests.peers.small_disk import small_disk
 from tests.peers.system import System, assert_exactly_once
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
 
 DEVICES = 5
+
+
+def kept(system: System) -> int:
+    reserve = system.state_of("lisbon") / RESERVE
+    return reserve.stat().st_size if reserve.exists() else 0
 
 
 def finding(system: System, check: str) -> dict[str, Any]:
@@ -29,6 +37,9 @@ def test_jobs_go_on_while_the_disk_of_a_gateway_is_full_and_it_starts_on_one(sys
         assert disk.free() == 0
         assert_exactly_once(system.ended("central", system.issue("central", "*", "test.ping")), names)
 
+        # What was kept for a full disk may be used up by now: a station that starts on one has it again.
+        disk.make_room()
+        system.until(lambda: kept(system) == RESERVE_BYTES, "room is kept again")
         system.kill("lisbon")
         disk.fill()
         system.restart("lisbon")
@@ -38,9 +49,26 @@ def test_jobs_go_on_while_the_disk_of_a_gateway_is_full_and_it_starts_on_one(sys
         assert_exactly_once(system.ended("central", system.issue("central", "*", "test.ping")), names)
         system.command("spool", "verify", station="lisbon", status=0)
 
+        # Now it is used up, and not one byte is left: what is asked meanwhile waits for room.
+        disk.fill()
+        asked = system.issue("central", "*", "test.ping")
         disk.make_room()
         system.until(lambda: not finding(system, "disk")["finding"].startswith("full"), "there is room again")
-        assert_exactly_once(system.ended("central", system.issue("central", "*", "test.ping")), names)
+        for jid in (asked, system.issue("central", "*", "test.ping")):
+            assert_exactly_once(system.ended("central", jid), names)
         system.command("spool", "verify", station="lisbon", status=0)
+
+        # Where not even that room was kept nothing can be opened: it says so, and begins when there is room.
+        assert system.stop("lisbon") == 0
+        (system.state_of("lisbon") / RESERVE).unlink(missing_ok=True)
+        disk.fill()
+        with pytest.raises(StationFailed, match="status 1") as failed:
+            system.restart("lisbon")
+        assert "the disk is full" in (failed.value.found or "")
+        del system.children["lisbon"]
+        disk.make_room()
+        system.restart("lisbon")
+        system.present(DEVICES)
+        assert_exactly_once(system.ended("central", system.issue("central", "*", "test.ping")), names)
         system.stop("swarm")
         system.stop("lisbon")

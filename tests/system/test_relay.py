@@ -82,6 +82,22 @@ def test_the_relay_is_killed_in_the_middle_of_a_job(relay: System) -> None:
     assert_each_once(relay, relay.ended("central", jid), jid)
 
 
+def test_the_mine_of_the_leaf_is_known_at_the_relay_and_at_the_top(relay: System) -> None:
+    jid = relay.issue("central", "cam-00001", "mine.send", "test.ping")
+    relay.until(lambda: relay.counts("central", jid) == {"ok": 2}, "both devices of that name have told it")
+    for station in ("iberia", "central"):
+        relay.until(
+            lambda: (
+                {
+                    (row["site"], row["device"])
+                    for row in relay.command("mine", "show", "cam-00001", "--json", station=station).json("value")  # noqa: B023 - called at once
+                }
+                == {("lisbon", "cam-00001"), ("iberia", "cam-00001")}
+            ),
+            f"{station} knows both",
+        )
+
+
 def test_the_leaf_is_killed_in_the_middle_of_a_job(relay: System) -> None:
     jid = relay.issue("central", "*", "test.sleep", 2)
     relay.until(lambda: relay.job("central", jid).expected == EVERYBODY, "the top knows who will answer")

@@ -46,7 +46,8 @@ def test_every_program_ends_with_status_0_while_jobs_run_and_wait(
     system.issue("central", "*", "test.sleep", 60)
     system.issue("central", "*", "test.ping", late="run", expires_seconds=3600)
     pid = broker(system)
-    assert {name: system.stop(name, number) for name in order} == dict.fromkeys(order, 0)
+    ended = {name: system.stop(name, number) for name in order}
+    assert ended == dict.fromkeys(order, 0), {name: system.log(name)[-3000:] for name in order if ended[name]}
     assert not runs(pid)
     assert processes(str(system.folder)) == []
 

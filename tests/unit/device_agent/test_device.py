@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
 from itertools import pairwise
 
 import pytest
 
-from device_agent import loader
 from device_agent.errors import Refused
 from device_agent.heard import Heard, Renamed
-from device_agent.outbox import MemoryJournal
 from device_agent.protocol.messages import (
     Beat,
     Gone,
@@ -22,22 +18,6 @@ from device_agent.protocol.messages import (
     encode,
 )
 from tests.peers.device_bench import GROUP, INDEX, MINE, SESSION, Bench, Gate, Lost, Opened, deliver, job
-
-
-@pytest.fixture
-async def bench() -> AsyncIterator[Bench]:
-    async with asyncio.TaskGroup() as group:
-        made = Bench(group, MemoryJournal())
-        yield made
-        for task in made.tasks:
-            task.cancel()
-
-
-@pytest.fixture
-def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
-    made = Gate()
-    monkeypatch.setattr(loader, "call", made.call)
-    return made
 
 
 async def test_a_device_says_hello_as_soon_as_it_has_a_session_and_not_before(bench: Bench) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from device_agent.grains import WORD_CHARACTERS, machine_model, machine_serial
+from device_agent.grains import machine_model, machine_serial
+from device_agent.readings.machine import WORD_CHARACTERS
 
 
 def written(root: Path, place: str, content: bytes) -> None:

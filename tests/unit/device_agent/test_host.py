@@ -8,16 +8,13 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import uvloop
 
-from device_agent import host as host_module
-from device_agent.grains import local_grains
-from device_agent.host import Host, LocalHost
-from device_agent.protocol import limits
-from device_agent.protocol.messages import check_plain, encode_value
+from device_agent import local_command
+from device_agent.host import Host
+from device_agent.local_host import LocalHost
 from tests.peers.waiting import until
 
 HOST = LocalHost({"os": "Debian"})
@@ -175,7 +172,7 @@ async def test_a_caller_cancelled_twice_leaves_nothing_running(left_over: Callab
 async def test_what_keeps_the_output_open_is_killed_after_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(host_module, "PIPE_SECONDS", 0.05)
+    monkeypatch.setattr(local_command, "PIPE_SECONDS", 0.05)
     completed = await HOST.run("sleep 1000 & echo $! > child; echo done", shell=True, cwd=str(tmp_path))
     assert (completed.stdout, completed.returncode) == (b"done\n", 0)
     await until(lambda: not alive(tmp_path / "child"), what="the child to be dead")
@@ -197,7 +194,7 @@ async def test_a_kernel_that_cannot_tell_of_an_end_is_asked_again(
         raise OSError("function not implemented")
 
     monkeypatch.setattr(os, "pidfd_open", no_such_call)
-    monkeypatch.setattr(host_module, "POLL_SECONDS", 0.001)
+    monkeypatch.setattr(local_command, "POLL_SECONDS", 0.001)
     assert (await HOST.run("echo x; exit 4", shell=True)).returncode == 4
     assert (await HOST.run(["sleep", "1000"], timeout=0.05)).timed_out
     assert not left_over()
@@ -215,79 +212,3 @@ async def test_no_pipe_stays_open() -> None:
 def test_the_local_host_is_a_host() -> None:
     host: Host = HOST
     assert host.grains == {"os": "Debian"}
-
-
-def test_a_machine_reports_its_facts_under_salts_names() -> None:
-    grains = local_grains("cam-1")
-    assert grains["id"] == "cam-1"
-    uname = os.uname()
-    assert (grains["kernel"], grains["kernelrelease"], grains["cpuarch"]) == (
-        uname.sysname,
-        uname.release,
-        uname.machine,
-    )
-    assert (grains["nodename"], grains["host"]) == (uname.nodename, uname.nodename.split(".")[0])
-    assert grains["num_cpus"] >= 1
-    assert grains["mem_total"] == os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2**20
-    assert grains["ip4_interfaces"]["lo"] == ["127.0.0.1"]
-    assert "127.0.0.1" in grains["ipv4"]
-    check_plain(grains)
-    assert len(encode_value(grains)) <= limits.GRAINS_BYTES
-
-
-def files(root: Path, contents: dict[str, str]) -> Path:
-    for name, text in contents.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    return root
-
-
-def test_the_distribution_is_named_as_in_salt(tmp_path: Path) -> None:
-    release = 'PRETTY_NAME="Debian GNU/Linux 12"\nNAME="Debian GNU/Linux"\nVERSION_ID="12"\nID=debian\n# end\n'
-    root = files(
-        tmp_path,
-        {
-            "etc/os-release": release + "VERSION_CODENAME=bookworm\n",
-            "proc/meminfo": "MemTotal:       2048000 kB\nMemFree: 1 kB\nSwapTotal:  1024 kB\n",
-            "etc/machine-id": "0123456789abcdef0123456789abcdef\n",
-            "proc/net/if_inet6": "00000000000000000000000000000001 01 80 10 80       lo\n",
-        },
-    )
-    grains = local_grains("cam-1", root)
-    assert {
-        key: grains[key] for key in ("os", "os_family", "osfullname", "osrelease", "osmajorrelease", "oscodename")
-    } == {
-        "os": "Debian",
-        "os_family": "Debian",
-        "osfullname": "Debian GNU/Linux",
-        "osrelease": "12",
-        "osmajorrelease": 12,
-        "oscodename": "bookworm",
-    }
-    assert (grains["mem_total"], grains["swap_total"]) == (2000, 1)
-    assert grains["machine_id"] == "0123456789abcdef0123456789abcdef"
-    assert grains["ip6_interfaces"] == {"lo": ["::1"]}
-    assert grains["ipv6"] == ["::1"]
-
-
-@pytest.mark.parametrize(
-    ("release", "system", "family"),
-    [
-        ("ID=raspbian\nID_LIKE=debian\nNAME='Raspbian GNU/Linux'\n", "Raspbian", "Debian"),
-        ("ID=rocky\nID_LIKE='rhel centos fedora'\nNAME='Rocky Linux'\n", "Rocky", "RedHat"),
-        ("ID=camera-os\nNAME='CamOS Linux'\n", "CamOS", "CamOS"),
-        ("", "Linux", "Linux"),
-        ("\x00\nnonsense\n==\n", "Linux", "Linux"),
-    ],
-)
-def test_a_distribution_nobody_listed_still_has_a_name(tmp_path: Path, release: str, system: str, family: str) -> None:
-    grains = local_grains("cam-1", files(tmp_path, {"etc/os-release": release}))
-    assert (grains["os"], grains["os_family"]) == (system, family)
-
-
-def test_a_machine_without_any_file_reports_what_it_knows(tmp_path: Path) -> None:
-    grains: dict[str, Any] = local_grains("cam-1", tmp_path)
-    assert grains["os"] == "Linux"
-    assert not {"mem_total", "swap_total", "machine_id", "osmajorrelease"} & grains.keys()
-    assert grains["ipv6"] == []

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from device_agent import loader
 from device_agent.outbox import UNCONFIRMED_RETURNS, JournalUnavailable, MemoryJournal
 from device_agent.protocol import bitmap, limits
 from device_agent.protocol.messages import (
@@ -20,22 +18,6 @@ from device_agent.protocol.messages import (
     Running,
 )
 from tests.peers.device_bench import INDEX, KID, MINE, Bench, Cancel, Gate, deliver, job, turns
-
-
-@pytest.fixture
-async def bench() -> AsyncIterator[Bench]:
-    async with asyncio.TaskGroup() as group:
-        made = Bench(group, MemoryJournal())
-        yield made
-        for task in made.tasks:
-            task.cancel()
-
-
-@pytest.fixture
-def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
-    made = Gate()
-    monkeypatch.setattr(loader, "call", made.call)
-    return made
 
 
 async def test_a_job_runs_and_its_return_says_what_came_of_it(bench: Bench) -> None:

@@ -15,6 +15,7 @@ from device_agent import journal_file
 from device_agent.journal_file import MAGIC, FileJournal
 from device_agent.outbox import Entry, JournalUnavailable, Memory, Place
 from device_agent.protocol.messages import Return, decode_upward
+from device_agent.sequence import RESERVED
 
 KID, OTHER = b"master a", b"master b"
 
@@ -42,7 +43,8 @@ async def test_what_was_done_is_there_after_a_restart(tmp_path: Path) -> None:
     await filled(path)
     journal = FileJournal(path)
     opened = await journal.open()
-    assert opened.records == 6
+    # Each job is a start and an end; and there is the outbox.
+    assert opened.records == 7
     assert opened.torn_bytes == 0
     assert journal.unconfirmed() == [jid(1), jid(2), jid(3)]
     assert journal.find(jid(2)) == Entry(Place.DONE, b"return 2")
@@ -126,7 +128,7 @@ async def test_a_job_that_was_under_way_at_a_crash_becomes_unknown_once(tmp_path
 
 async def test_a_file_cut_anywhere_keeps_every_record_before_the_cut(tmp_path: Path) -> None:
     path = tmp_path / "journal"
-    sizes = await filled(path)
+    sizes = [len(MAGIC), *await filled(path)]
     whole = path.read_bytes()
     for cut in range(len(MAGIC), len(whole)):
         path.write_bytes(whole[:cut])
@@ -145,7 +147,7 @@ async def test_zeros_at_the_end_are_a_torn_tail(tmp_path: Path) -> None:
         file.write(bytes(4096))
     journal = FileJournal(path)
     opened = await journal.open()
-    assert (opened.records, opened.torn_bytes, opened.set_aside) == (6, 4096, None)
+    assert (opened.records, opened.torn_bytes, opened.set_aside) == (7, 4096, None)
     await journal.close()
 
 
@@ -159,7 +161,7 @@ async def test_damage_in_the_middle_sets_the_file_aside_and_runs_nothing_that_ol
     opened = await journal.open()
     assert opened.set_aside == tmp_path / "journal.corrupt-1"
     assert opened.set_aside.read_bytes() == content
-    assert opened.records == 5
+    assert opened.records == 6
     assert journal.find(jid(1)) == Entry(Place.DONE, b"return 1")
     assert journal.find(jid(3)) == Entry(Place.DONE, b"return 3")
     # A job whose records may have been the lost ones.
@@ -274,3 +276,93 @@ async def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(JournalUnavailable, match="cannot be opened") as raised:
         await journal.open()
     assert raised.value.where == str(tmp_path / "missing" / "journal")
+
+
+async def test_a_sequence_is_given_once_whatever_ends_the_agent(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    places: list[tuple[bytes, int]] = []
+    crashed = []
+    for _ in range(3):
+        journal = FileJournal(path)
+        await journal.open()
+        # Nothing of this is written: it is only said.
+        places += [journal.place() for _ in range(3)]
+        crashed.append(journal)
+    assert len({outbox for outbox, _ in places}) == 1
+    numbers = [number for _, number in places]
+    assert numbers == sorted(set(numbers))
+    assert numbers[0] == 1
+    for journal in crashed:
+        await journal.close()
+
+
+async def test_what_waits_keeps_its_sequence_and_is_the_oldest_that_may_come(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    journal = FileJournal(path)
+    await journal.open()
+    outbox, first = journal.place()
+    _, second = journal.place()
+    journal.answered(jid(1), b"one", first)
+    journal.answered(jid(2), b"two", second)
+    assert journal.oldest() == (outbox, first)
+    journal.confirmed([jid(1)])
+    await journal.close()
+    again = FileJournal(path)
+    await again.open()
+    assert again.oldest() == (outbox, second)
+    again.confirmed([jid(2)])
+    assert again.oldest() == (outbox, again.place()[1])
+    await again.close()
+
+
+async def test_sequences_are_reserved_in_time_and_survive_a_rewrite(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_file, "COMPACT_BYTES", 1)
+    path = tmp_path / "journal"
+    journal = FileJournal(path)
+    await journal.open()
+    outbox = journal.oldest()[0]
+    for number in range(1, 3 * RESERVED):
+        place = journal.place()
+        assert place == (outbox, number)
+        if number % 100 == 0:
+            journal.confirmed([jid(number)])
+            await journal.flush()
+    again = FileJournal(path)
+    await again.open()
+    found, number = again.place()
+    assert found == outbox
+    assert number >= 3 * RESERVED
+    await again.close()
+    await journal.close()
+
+
+async def test_a_full_disk_gives_no_sequence_and_a_damaged_file_another_outbox(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "journal"
+    await filled(path)
+
+    def full(descriptor: int, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    journal = FileJournal(path)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", full)
+        await journal.open()
+        assert journal.place() == (b"", 0)
+    await journal.flush()
+    outbox, number = journal.place()
+    assert number
+    await journal.close()
+
+    whole = bytearray(path.read_bytes())
+    whole[len(MAGIC) + 12] ^= 1
+    path.write_bytes(bytes(whole))
+    mended = FileJournal(path)
+    assert (await mended.open()).set_aside is not None
+    another, number = mended.place()
+    assert another not in (outbox, b"")
+    assert number == 1
+    await mended.close()

@@ -145,7 +145,7 @@ def test_a_job_from_far_in_the_future_is_refused(device: Guarded) -> None:
     now, key = device.site.now(), device.site.key
     ahead = device.site.job(1, key=key, issued=now + DAY - 10, expires=now + DAY + 290)
     assert delivered(device, ahead).open()[1] == 300.0
-    beyond = device.site.job(2, key=key, issued=now + DAY + 60, expires=now + DAY + 360)
+    beyond = device.site.job(2, key=key, issued=now + DAY + 180, expires=now + DAY + 480)
     assert refusal(delivered(device, beyond).open) == "issued_in_future"
 
 

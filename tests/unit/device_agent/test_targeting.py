@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from device_agent.errors import UsageInvalid
-from device_agent.protocol import limits, targeting
+from device_agent.protocol import compound, limits, target_terms
 from device_agent.protocol.globs import compile_glob
 from device_agent.protocol.messages import TargetType
 from device_agent.protocol.targeting import compile_target
@@ -50,11 +50,11 @@ def test_a_target_that_does_not_parse_says_what_is_wrong_and_where(vector: dict[
 def test_a_target_over_its_bounds_is_refused_with_the_bound() -> None:
     for tgt, tgt_type, bound in [
         ("a" * (limits.TARGET_CHARACTERS + 1), "list", limits.TARGET_CHARACTERS),
-        ("a" * (targeting.PATTERN_CHARACTERS + 1), "glob", targeting.PATTERN_CHARACTERS),
-        ("a" * (targeting.PATTERN_CHARACTERS + 1), "pcre", targeting.PATTERN_CHARACTERS),
-        ("a:" + "a" * targeting.PATTERN_CHARACTERS, "grain", targeting.PATTERN_CHARACTERS),
+        ("a" * (target_terms.PATTERN_CHARACTERS + 1), "glob", target_terms.PATTERN_CHARACTERS),
+        ("a" * (target_terms.PATTERN_CHARACTERS + 1), "pcre", target_terms.PATTERN_CHARACTERS),
+        ("a:" + "a" * target_terms.PATTERN_CHARACTERS, "grain", target_terms.PATTERN_CHARACTERS),
         (" or ".join(["a"] * (limits.TARGET_TERMS + 1)), "compound", limits.TARGET_TERMS),
-        ("( " * 60_000, "compound", targeting.NESTING),
+        ("( " * 60_000, "compound", compound.NESTING),
     ]:
         with pytest.raises(UsageInvalid) as caught:
             compile_target(tgt, tgt_type)  # type: ignore[arg-type]  # the table pairs texts
@@ -67,7 +67,7 @@ def test_a_target_at_its_bounds_is_taken() -> None:
     many = compile_target(",".join(ids), "list")
     assert many.matches(ids[-1], {})
     assert compile_target(" or ".join(["x"] * limits.TARGET_TERMS), "compound").matches("x", {})
-    deep = "( " * targeting.NESTING + "x" + " )" * targeting.NESTING
+    deep = "( " * compound.NESTING + "x" + " )" * compound.NESTING
     assert compile_target(deep, "compound").matches("x", {})
 
 
@@ -79,7 +79,7 @@ def test_the_same_target_is_compiled_once() -> None:
 def test_a_glob_full_of_stars_costs_a_bounded_number_of_steps() -> None:
     # With a matcher that tries every split this would take longer than the universe is old.
     assert not compile_glob("*a" * 500 + "b")("a" * 128)
-    assert not compile_target("*:" * (targeting.GRAIN_PARTS - 1) + "x", "grain").matches(
+    assert not compile_target("*:" * (target_terms.GRAIN_PARTS - 1) + "x", "grain").matches(
         "d", {str(key): {str(inner): {"deep": {"er": [1]}} for inner in range(5)} for key in range(5)}
     )
 

@@ -144,3 +144,33 @@ async def test_old_events_that_cannot_be_let_go_stop_nobody(bus: Bus, store: Sto
         await bus.fire(numbered(bus, 1))
         assert subscriber.queue.qsize() == 21
     assert store.look("SELECT count(*) FROM events") == [(21,)]
+
+
+async def test_kept_events_are_read_on_from_any_number(bus: Bus) -> None:
+    assert await bus.newest() == 0
+    assert await bus.kept_after(0, "*") == ([], 0, 0, False)
+    await bus.fire(numbered(bus, 4))
+    assert await bus.newest() == 4
+    page = await bus.kept_after(1, "test/number/[13]")
+    assert ([(number, event.tag) for number, event in page.events], page.last) == (
+        [(2, "test/number/1"), (4, "test/number/3")],
+        4,
+    )
+    assert (page.gone, page.more) == (0, False)
+    assert await bus.kept_after(4, "*") == ([], 4, 0, False)
+
+
+@pytest.mark.usefixtures("few_events")
+async def test_how_many_are_gone_before_a_page_is_known(bus: Bus) -> None:
+    await bus.fire(numbered(bus, 30))
+    page = await bus.kept_after(20, "*")
+    assert (page.gone, [number for number, _ in page.events]) == (5, [26, 27, 28, 29, 30])
+
+
+async def test_a_subscriber_is_woken_also_by_what_it_does_not_queue(bus: Bus) -> None:
+    with bus.subscribe("test/*", queues=lambda event: event.tag.endswith("3")) as subscriber:
+        bus.publish([bus.event("other", {})])
+        assert not subscriber.heard.is_set()
+        bus.publish(numbered(bus, 5))
+        assert subscriber.heard.is_set()
+        assert waiting(subscriber.queue) == ["test/number/3"]

@@ -173,6 +173,14 @@ def test_a_master_with_what_only_a_gateway_has_is_told_to_be_a_relay(section: st
     assert "run it as a gateway with a sites: section" in str(error.value.hint)
 
 
+def test_a_master_that_is_listed_twice_is_named_with_both_places(tmp_path: Path) -> None:
+    entries = "\n".join(f'- {{address: "tcp://{host}:1", key: "{KEY}"}}' for host in ("m", "n", "m"))
+    with pytest.raises(ConfigInvalid, match="there twice") as error:
+        for_role("gateway", tmp_path, f"name: lisbon\nmasters:\n{entries}\n")
+    assert error.value.where == f"{tmp_path}/station.yaml: masters[2].address"
+    assert error.value.found == "tcp://m:1, as in masters[0].address"
+
+
 @pytest.mark.parametrize("role", ["master", "gateway"])
 def test_a_file_that_is_not_there_is_named(role: Any, tmp_path: Path) -> None:
     with pytest.raises(ConfigInvalid) as error:

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from gateway.metrics import LOG_EVERY_SECONDS, PEERS_NAMED, Metrics
+from gateway.metrics import LOG_EVERY_SECONDS, PEERS_NAMED, REASONS_NAMED, Metrics
 from tests.peers.clock import HandClock
 
 
@@ -80,3 +80,11 @@ def test_a_flood_is_logged_once_in_ten_seconds(
     assert len(caplog.records) == 3
     assert all(len(record.getMessage()) < 400 for record in caplog.records)
     assert "\n" not in caplog.records[-1].getMessage()
+
+
+def test_reasons_that_somebody_makes_up_are_counted_together(metrics: Metrics) -> None:
+    for number in range(REASONS_NAMED + 5):
+        metrics.refused("files", f"made_up_{number}", "master")
+    metrics.refused("files", "made_up_0", "master")
+    assert metrics.refusals["files", "other"] == 5
+    assert metrics.refusals["files", "made_up_0"] == 2

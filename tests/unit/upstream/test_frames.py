@@ -13,7 +13,7 @@ from device_agent.errors import Refused
 from device_agent.protocol import limits
 from device_agent.protocol.links import Parcel, Sealed
 from device_agent.protocol.messages import Cancel, encode_value
-from upstream import frames
+from upstream import frames, paging
 from upstream.frames import FromMaster, FromSite, decode_from_master, decode_from_site, encode
 from upstream.story_frames import AskJob, Story, StoryTaken, UnknownJob
 
@@ -231,18 +231,18 @@ def test_a_remaining_time_no_clock_can_show_is_refused(remaining: float) -> None
 
 def test_a_parcel_goes_in_frames_that_the_rope_takes_and_nothing_of_it_is_lost() -> None:
     sealed = tuple(Sealed("lisbon", f"cam-{number}", bytes(200_000)) for number in range(30))
-    sent = list(frames.job_frames(Parcel(b"definition", sealed), 5.0))
+    sent = list(paging.job_frames(Parcel(b"definition", sealed), 5.0))
     assert [entry for frame in sent for entry in frame.sealed] == list(sealed)
     assert {(frame.job, frame.remaining) for frame in sent} == {(b"definition", 5.0)}
     assert len(sent) > 1
     assert all(len(encode(frame)) < limits.UPLINK_FRAME_BYTES // 2 for frame in sent)
-    assert [frame.sealed for frame in frames.job_frames(Parcel(b"definition", ()), 5.0)] == [[]]
+    assert [frame.sealed for frame in paging.job_frames(Parcel(b"definition", ()), 5.0)] == [[]]
 
 
 def test_only_what_is_new_is_told_again() -> None:
     first = frames.SiteTrust(root_lists=[b"1"], certificate=b"c", revocations=[b"r"], leaves=[("a", b"x"), ("b", b"y")])
-    assert frames.trust_news(first, frames.SiteTrust()) == first
-    assert frames.trust_news(first, first) is None
+    assert paging.trust_news(first, frames.SiteTrust()) == first
+    assert paging.trust_news(first, first) is None
     second = frames.SiteTrust(
         root_lists=[b"1", b"2"],
         certificate=b"c",
@@ -250,7 +250,7 @@ def test_only_what_is_new_is_told_again() -> None:
         leaves=[("a", b"x"), ("b", b"z")],
         group_epoch=2,
     )
-    assert frames.trust_news(second, first) == frames.SiteTrust(
+    assert paging.trust_news(second, first) == frames.SiteTrust(
         root_lists=[b"1", b"2"], revocations=[b"s"], leaves=[("b", b"z")], group_epoch=2
     )
 
@@ -262,17 +262,17 @@ def test_what_is_told_takes_the_place_of_what_was_told_of_the_same_site_or_the_s
         frames.MasterRevocations(bytes(8), b"1"),
         frames.MasterRevocations(b"8 bytes.", b"1"),
     ]
-    assert len({frames.subject(entry) for entry in entries}) == len(entries)
-    assert frames.subject(frames.MasterRevocations(bytes(8), b"2")) == frames.subject(entries[2])
+    assert len({paging.subject(entry) for entry in entries}) == len(entries)
+    assert paging.subject(frames.MasterRevocations(bytes(8), b"2")) == paging.subject(entries[2])
 
 
 def test_many_leaves_go_in_frames_of_a_bounded_size_and_the_sites_own_in_the_first() -> None:
     many = [(f"site-{number}", bytes(frames.CERTIFICATE_BYTES)) for number in range(limits.LEAF_SITES)]
-    sent = list(frames.trust_frames(frames.SiteTrust(root_lists=[b"1"], certificate=b"c", leaves=many)))
+    sent = list(paging.trust_frames(frames.SiteTrust(root_lists=[b"1"], certificate=b"c", leaves=many)))
     assert [leaf for frame in sent for leaf in frame.leaves] == many
     assert [frame.certificate for frame in sent] == [b"c", *[b""] * (len(sent) - 1)]
     assert all(len(encode(frame)) < limits.UPLINK_FRAME_BYTES // 2 for frame in sent)
     requests = [frames.LeafRequest(name, body) for name, body in many]
-    told = list(frames.told_frames(requests))
+    told = list(paging.told_frames(requests))
     assert [entry for frame in told for entry in frame.entries] == requests
     assert len(told) == len(sent)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import cwt
@@ -21,9 +22,10 @@ from device_agent.trust import claims, cose
 from device_agent.trust.cose_sign import read as read_several
 from device_agent.trust.device_certificate import open_device_certificate, read_device_certificate
 from device_agent.trust.keys import SigningKey
+from device_agent.trust.release_list import Released, open_release_list, sign_release_list
 from device_agent.trust.root_list import ROOT_TYP, first_root_list
 from device_agent.trust.site_certificate import open_site_certificate, read_site_certificate
-from tests.peers.fleet import Fleet
+from tests.peers.fleet import Fleet, signing_key
 
 FLEET = Fleet(now=1_700_000_000)
 FOREVER = 4_000_000_000
@@ -60,6 +62,19 @@ def test_pycose_verifies_our_certificates(body: bytes, typ: str, key: SigningKey
     assert message.phdr == {Algorithm: EdDSA, KID: key.kid, 16: typ}
     message.key = pycose_key(FLEET.b.key)
     assert not message.verify_signature()
+
+
+def test_pycose_verifies_our_release_list_and_we_take_the_one_that_it_signs() -> None:
+    key = signing_key("release")
+    root = replace(FLEET.root, releases=(key.public,))
+    ours = sign_release_list(key, version=7, issued=1_700_000_000, files=[Released("_modules/door.py", bytes(32))])
+    message = CoseMessage.decode(ours)
+    assert isinstance(message, Sign1Message)
+    message.key = pycose_key(key)
+    assert message.verify_signature()
+    theirs = Sign1Message(phdr={Algorithm: EdDSA, KID: key.kid, 16: "os-rls"}, payload=message.payload)
+    theirs.key = pycose_key(key, private=True)
+    assert open_release_list(theirs.encode(), root).files == open_release_list(ours, root).files
 
 
 @both

@@ -78,7 +78,7 @@ def test_streams_and_texts_are_not_called_json(operations: list[Operation], desc
     for each in operations:
         media = described["paths"][each.path][each.method.lower()]["responses"][str(each.status)]["content"]
         wanted = "text/plain" if each.text else "application/x-ndjson" if each.stream else "application/json"
-        assert list(media) == [wanted]
+        assert list(media) == [wanted, *(["text/event-stream"] if each.server_sent else [])]
 
 
 def test_it_is_openapi_3_1_of_this_release(described: dict[str, Any]) -> None:

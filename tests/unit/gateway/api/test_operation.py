@@ -232,6 +232,13 @@ async def test_a_body_that_is_not_what_it_takes_is_refused_with_where_to_look(bo
     assert error["found"]
 
 
+async def test_a_field_that_does_not_fit_is_named_with_what_it_has_and_what_it_takes() -> None:
+    error = await refused(ECHO, b'{"name": "x", "count": "many"}')
+    assert (error["where"], error["found"]) == ("count", "'many'")
+    assert error["allowed"].startswith("int; ")
+    assert (await refused(ECHO, b'{"name": "x", "count": "1", "count": 1}'))["where"] == "count"
+
+
 async def test_a_body_is_not_read_past_its_bound() -> None:
     response, body = await served(ECHO, *[b" " * 65_536] * (BODY_BYTES // 65_536 + 1))
     assert response.status_code == 400

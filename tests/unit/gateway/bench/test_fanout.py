@@ -16,7 +16,8 @@ from device_agent.trust import notices
 from device_agent.trust.deliveries import JobDelivery, read_delivery
 from device_agent.trust.signed_job import open_group, read_job
 from gateway.bench import fanout as measuring
-from gateway.bench.fanout import Fanout, Standing, Times, Witness
+from gateway.bench.fanout import Fanout
+from gateway.bench.witness import Standing, Times, Witness
 from gateway.cli.output import Output
 from gateway.cli.views import JobView
 from gateway.fleet.rehearsed import RehearsedFleet

@@ -32,6 +32,11 @@ class Told:
     copies: list[dict[str, Any]] = field(default_factory=list)
     full: bool = False
     damaged: dict[str, Any] | None = None
+    lost: list[str] = field(default_factory=list)
+    no_room: str = ""
+    failing: list[tuple[str, str]] = field(default_factory=list)
+    schedule: list[tuple[str, str]] = field(default_factory=list)
+    unreturned: list[tuple[str, str]] = field(default_factory=list)
 
     async def station_view(self) -> dict[str, Any]:
         return self.station
@@ -57,11 +62,26 @@ class Told:
     def disk_is_full(self) -> bool:
         return self.full
 
+    def cache_full(self) -> str:
+        return self.no_room
+
     def twins(self) -> list[dict[str, Any]]:
         return self.copies
 
     def damage(self) -> dict[str, Any] | None:
         return self.damaged
+
+    async def schedule_failing(self) -> list[tuple[str, str]]:
+        return self.schedule
+
+    def returners_failing(self) -> list[tuple[str, str]]:
+        return self.unreturned
+
+    def engines_failing(self) -> list[tuple[str, str]]:
+        return self.failing
+
+    def ssh_secrets_lost(self) -> list[str]:
+        return self.lost
 
     def now(self) -> float:
         return self.time

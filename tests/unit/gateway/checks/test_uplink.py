@@ -48,6 +48,12 @@ async def test_a_master_that_does_not_answer_is_a_warning_with_its_reason(facts:
     assert "masters:" in finding.fix
 
 
+async def test_a_fenced_gateway_is_told_how_it_is_let_in_and_not_to_look_at_the_network(facts: Told) -> None:
+    facts.station["uplink"] = {"state": "waiting", "last_error": "fenced: another one", "master": MASTER, "links": []}
+    (finding,) = await check(facts)
+    assert finding.fix.endswith("outstation sites unfence lisbon")
+
+
 async def test_before_the_first_answer_there_is_no_reason_yet(facts: Told) -> None:
     facts.station["uplink"] = {"state": "connecting", "last_error": "", "master": MASTER, "links": []}
     (finding,) = await check(facts)

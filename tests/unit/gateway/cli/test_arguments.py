@@ -18,6 +18,9 @@ from gateway.cli.arguments import UNITS, duration, split_arguments, value, writt
     [
         ("3", 3),
         ("-2.5", -2.5),
+        ("0644", 644),
+        ("{mode: 0644, at: [12:30, 1_000, 0x1f]}", {"mode": 644, "at": ["12:30", "1_000", 31]}),
+        ("18446744073709551615", 2**64 - 1),
         ("true", True),
         ("False", False),
         ("null", None),
@@ -56,6 +59,12 @@ def test_numbers_words_lists_and_dicts_are_what_they_look_like(typed: str, read:
         "*",
         "!!python/object/apply:os.system [ls]",
         "ls -l /var; uptime",
+        "20261122223023469026",
+        "1.10",
+        "+0530",
+        "-0600",
+        "-9223372036854775809",
+        "[18446744073709551616]",
     ],
 )
 def test_text_that_yaml_would_lose_or_json_cannot_carry_stays_text(typed: str) -> None:
@@ -95,15 +104,29 @@ def test_whatever_is_typed_becomes_a_value_that_json_carries_or_a_typed_error(ty
     ("typed", "seconds"), [("30s", 30), ("5m", 300), ("2h", 7200), ("1d", 86_400), ("1.5h", 5400), ("0.5s", 0.5)]
 )
 def test_a_length_of_time_has_a_unit(typed: str, seconds: float) -> None:
-    assert duration(typed) == seconds
+    assert duration("--for", typed) == seconds
 
 
 @pytest.mark.parametrize("typed", ["", "5", "m", "0s", "-3m", "5 m", "5min", "1h30m", "٣s", "5m\n", "infs", "1e3s"])
 def test_what_is_no_length_of_time_is_refused_with_examples(typed: str) -> None:
     with pytest.raises(UsageInvalid, match="30s, 5m, 2h or 1d"):
-        duration(typed)
+        duration("--for", typed)
+
+
+def test_a_wrong_length_of_time_names_its_option_and_what_was_probably_meant() -> None:
+    with pytest.raises(UsageInvalid) as refused:
+        duration("--for", "10", longest=86_400.0)
+    assert str(refused.value).splitlines() == [
+        "--for takes a length of time",
+        "  found:   '10'",
+        "  allowed: a number and a unit: 30s, 5m, 2h or 1d; at most 1d",
+        "  try:     --for 10m",
+    ]
+    with pytest.raises(UsageInvalid, match="too long for --for") as refused:
+        duration("--for", "2d", longest=86_400.0)
+    assert refused.value.hint is None
 
 
 @given(st.integers(1, 10_000), st.sampled_from(sorted(UNITS)))
 def test_a_length_of_time_reads_as_it_was_written(count: int, unit: str) -> None:
-    assert duration(written(count * UNITS[unit])) == count * UNITS[unit]
+    assert duration("--for", written(count * UNITS[unit])) == count * UNITS[unit]

@@ -19,15 +19,15 @@ from gateway.cli import camera
 def started(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """The settings files that an agent was started with; the agent itself has its own tests."""
     files: list[Path] = []
-    agent = ModuleType("device_agent.agent")
+    agent = ModuleType("device_agent.running")
 
     def main(config: Path) -> int:
         files.append(config)
         return 5
 
     agent.__dict__["main"] = main
-    monkeypatch.setitem(sys.modules, "device_agent.agent", agent)
-    monkeypatch.setattr(device_agent, "agent", agent, raising=False)
+    monkeypatch.setitem(sys.modules, "device_agent.running", agent)
+    monkeypatch.setattr(device_agent, "running", agent, raising=False)
     return files
 
 

@@ -38,7 +38,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
     stand_in(gateway, "station")
     stand_in(gateway, "demo")
     stand_in(gateway.bench, "fanout")
-    stand_in(device_agent, "agent")
+    stand_in(device_agent, "running")
     return made
 
 
@@ -49,8 +49,8 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
         ("master run --config m.yaml", ("station", "master", Path("m.yaml"))),
         ("gateway run", ("station", "gateway", Path("/etc/outstation/gateway.yaml"))),
         ("gateway run --config g.yaml", ("station", "gateway", Path("g.yaml"))),
-        ("agent run", ("agent", Path("/etc/outstation/agent.yaml"))),
-        ("agent run --config a.yaml", ("agent", Path("a.yaml"))),
+        ("agent run", ("running", Path("/etc/outstation/agent.yaml"))),
+        ("agent run --config a.yaml", ("running", Path("a.yaml"))),
         ("demo", ("demo", 100, False)),
         ("demo --devices 7 --keep", ("demo", 7, True)),
         ("bench fanout", ("fanout", 1000, 1, False)),

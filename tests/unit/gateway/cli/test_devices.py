@@ -43,7 +43,7 @@ def test_devices_are_a_table(devices: list[Fields], shell: Shell) -> None:
 
 def test_a_target_a_site_and_a_limit_reach_the_station(api: ApiDouble, devices: list[Fields], shell: Shell) -> None:
     finished = shell.here("devices", "list", "-L", "cam-1,cam-9", "--site", "porto", "--limit", "3")
-    assert (finished.status, finished.out, finished.error) == (0, "", "no device matched cam-1,cam-9\n")
+    assert (finished.status, finished.out, finished.error) == (0, "", "no device matched cam-1,cam-9 at site porto\n")
     wanted = {"tgt": "cam-1,cam-9", "tgt_type": "list", "site": "porto", "limit": "3"}
     assert api.asked("GET", "/devices") == [(wanted, None)]
 
@@ -85,3 +85,61 @@ def test_no_such_device_is_an_error(devices: list[Fields], shell: Shell) -> None
     finished = shell.here("devices", "show", "cam-9")
     assert (finished.status, finished.out) == (2, "")
     assert finished.error.startswith("error: there is no such device")
+
+
+def test_a_target_is_previewed_with_reasons_and_numbers(api: ApiDouble, shell: Shell) -> None:
+    here = {**device("cam-1"), "why": [{"term": "cam-1", "value": "cam-1"}, {"term": "not G@a:b", "value": None}]}
+    away = {**device("cam-2", present=False), "why": [{"term": "G@os:Deb*", "value": "Debian\x1b"}]}
+    facts = {"tgt": "cam-1 or G@os:Deb*", "tgt_type": "compound", "known": 1200, "matched": 2, "present": 1}
+    pages = [{"devices": [here], "next": "1"}, {"devices": [away], "next": None}]
+    api.matched = {**facts, "pages": pages}
+    finished = shell.here("devices", "match", "-N", "dock", "--site", "lisbon")
+    assert finished.status == 0
+    assert finished.out.splitlines() == [
+        "ID     SITE    PRESENT  WHY",
+        "cam-1  lisbon  yes      cam-1, not G@a:b",
+        r"cam-2  lisbon  no       G@os:Deb* (Debian\x1b)",
+    ]
+    assert finished.error.splitlines() == [
+        "2 of 1,200 devices match: 1 here, 1 away",
+        "signed as compound: cam-1 or G@os:Deb*",
+    ]
+    wanted = {"tgt": "dock", "tgt_type": "nodegroup", "site": "lisbon"}
+    assert api.asked("POST", "/match") == [({}, wanted), ({}, {**wanted, "after": "1"})]
+    lines = [json.loads(line) for line in shell.here("devices", "match", "x", "--json").out.splitlines()]
+    assert [line["id"] for line in lines] == ["cam-1", "cam-2"]
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        (["-S", "192.0.2.0/24"], {"tgt": "192.0.2.0/24", "tgt_type": "ipcidr"}),
+        (["-R", "cam[1-2]"], {"tgt": "cam[1-2]", "tgt_type": "range"}),
+        (["-P", "os:a|b"], {"tgt": "os:a|b", "tgt_type": "grain_pcre"}),
+        (["-G", "--delimiter", "|", "os|b"], {"tgt": "os|b", "tgt_type": "grain", "delimiter": "|"}),
+        (["-I", "a:b"], {"tgt": "a:b", "tgt_type": "pillar"}),
+        (["--target-type", "pillar_exact", "a:b"], {"tgt": "a:b", "tgt_type": "pillar_exact"}),
+        (["--target-type", "nodegroup", "dock"], {"tgt": "dock", "tgt_type": "nodegroup"}),
+    ],
+)
+def test_each_letter_is_a_kind_of_target(api: ApiDouble, shell: Shell, line: list[str], wanted: dict[str, str]) -> None:
+    api.matched = {"pages": [{"devices": [], "next": None}]}
+    shell.here("devices", "match", *line)
+    assert api.asked("POST", "/match") == [({}, wanted)]
+
+
+@pytest.mark.parametrize(
+    ("line", "error"),
+    [
+        (["--target-type", "all", "a:b"], "found 'all'; there are glob, list,"),
+        (["-N", "-S", "x"], "a target is of one kind, found ipcidr and nodegroup"),
+        (["-E", "--delimiter", "|", "x"], "it is one character, with -G, -P, -I or -J; found '|'"),
+    ],
+)
+def test_a_target_that_is_none_is_told_before_the_station_is_asked(
+    api: ApiDouble, shell: Shell, line: list[str], error: str
+) -> None:
+    finished = shell.here("devices", "match", *line)
+    assert finished.status == 2
+    assert error in finished.error
+    assert api.requests == []

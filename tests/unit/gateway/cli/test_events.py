@@ -58,6 +58,33 @@ def test_json_is_the_event_with_salts_stamp(shell: Shell) -> None:
     assert json.loads(finished.out) == {"type": "event", **NEW}
 
 
+def test_pretty_is_the_tag_and_the_data_in_many_lines(api: ApiDouble, shell: Shell) -> None:
+    api.events = [{**NEW, "data": {"fun": "test.ping", "_stamp": NEW["_stamp"]}}, EVIL]
+    finished = shell.here("events", "--no-follow", "--pretty")
+    assert finished.out == (
+        'salt/job/1/new\t{\n    "_stamp": "2026-11-21T03:15:00.000001",\n    "fun": "test.ping"\n}\n'
+        'beacon/\\x1b[2J\t{\n    "a": "\\u0007\\n"\n}\n'
+    )
+
+
+def test_pretty_and_json_are_not_both_had(api: ApiDouble, shell: Shell) -> None:
+    assert shell.here("events", "--pretty", "--json").status == 2
+    assert api.asked("GET", "/events") == []
+
+
+def test_the_stamp_is_not_said_twice(api: ApiDouble, shell: Shell) -> None:
+    api.events = [{**NEW, "data": {"fun": "test.ping", "_stamp": NEW["_stamp"]}}]
+    assert shell.here("events", "--no-follow").out.endswith('\tsalt/job/1/new\t{"fun":"test.ping"}\n')
+
+
+@pytest.mark.parametrize("options", [[], ["--pretty"], ["--json"]])
+def test_who_was_too_slow_reads_on_stderr_how_many_he_missed(api: ApiDouble, shell: Shell, options: list[str]) -> None:
+    api.events = [NEW, {"tag": "outstation/missed", "data": {"missed": 3}, "_stamp": "", "site": ""}, EVIL]
+    finished = shell.here("events", "--no-follow", *options)
+    assert finished.error == "missed: 3 events so far: this reader is slower than they come\n"
+    assert ("outstation/missed" in finished.out) == (options == ["--json"])
+
+
 def test_a_station_that_goes_away_is_an_error_while_events_are_awaited(shell: Shell) -> None:
     finished = shell.here("events")
     assert finished.status == 7

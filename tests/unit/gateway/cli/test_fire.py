@@ -37,11 +37,18 @@ def test_what_is_no_mapping_is_not_fired(typed: str, api: ApiDouble, shell: Shel
 
 
 @pytest.mark.usefixtures("api")
+def test_what_cannot_be_read_is_named_with_its_place(shell: Shell) -> None:
+    finished = shell.here("fire", "site/door", '{"door": 1')
+    assert "expected ',' or '}', but got '<stream end>' (line 1, column 11) (DATA)" in finished.error
+
+
+@pytest.mark.usefixtures("api")
 def test_json_has_the_stamp_of_the_station(shell: Shell) -> None:
     finished = shell.here("fire", "site/door", "{a: 1}", "--json")
     assert finished.status == 0, finished.error
     fired = json.loads(finished.out)
     assert (fired["type"], fired["tag"], fired["_stamp"]) == ("event", "site/door", "2026-11-21T03:15:00.000001")
+    assert fired["data"] == {"a": 1}
 
 
 def test_a_station_that_refuses_is_a_status_of_its_own(api: ApiDouble, shell: Shell) -> None:

@@ -29,13 +29,13 @@ FROM_ENVIRONMENT: dict[str, Any] = {"token_file": Path("/env.token"), "authoriti
     [
         ({}, {}, Meant()),
         ({}, {"OUTSTATION_SOCKET": "/env.sock"}, Meant(socket=Path("/env.sock"))),
-        ({"socket": Path("/typed")}, {"OUTSTATION_SOCKET": "/env.sock"}, Meant(socket=Path("/typed"))),
-        ({"socket": Path("/typed")}, EVERYTHING, Meant(socket=Path("/typed"), **FROM_ENVIRONMENT)),
+        ({"socket": Path("/typed")}, {"OUTSTATION_SOCKET": "/env.sock"}, Meant(socket=Path("/typed"), typed=True)),
+        ({"socket": Path("/typed")}, EVERYTHING, Meant(socket=Path("/typed"), typed=True, **FROM_ENVIRONMENT)),
         ({}, EVERYTHING, Meant(api="https://env:1", **FROM_ENVIRONMENT)),
         (
             {"api": "https://typed:2", "token_file": Path("/typed.token"), "ca": Path("/typed.crt")},
             EVERYTHING,
-            Meant(api="https://typed:2", token_file=Path("/typed.token"), authorities=Path("/typed.crt")),
+            Meant(api="https://typed:2", token_file=Path("/typed.token"), authorities=Path("/typed.crt"), typed=True),
         ),
     ],
 )

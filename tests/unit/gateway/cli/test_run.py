@@ -84,14 +84,6 @@ def test_detach_with_json_prints_the_job(api: ApiDouble, shell: Shell) -> None:
         (["*", "ping"], "invalid value for FUNCTION: a function is module.function, as in test.ping; found 'ping'"),
         (["*", "a.b.c"], "invalid value for FUNCTION: a function is module.function, as in test.ping; found 'a.b.c'"),
         (["*", "test.ping", "a=1", "a=2"], "invalid value for ARG: the argument a is given twice"),
-        (
-            ["*", "test.ping", "--expires", "5"],
-            "invalid value for --expires: a length of time is written like 30s, 5m, 2h or 1d; found '5'",
-        ),
-        (
-            ["*", "test.ping", "--limit", "x"],
-            "invalid value for --limit: a length of time is written like 30s, 5m, 2h or 1d; found 'x'",
-        ),
         (["-G", "-E", "*", "test.ping"], "invalid value for TARGET: a target is of one kind, found grain and pcre"),
         (["*", "test.ping", "--late", "never"], "invalid value for '--late': 'never' is not one of 'drop', 'run'"),
         (["*"], "missing argument 'FUNCTION'"),

@@ -81,7 +81,12 @@ def test_roles_add_up_and_nobody_without_one_may_anything() -> None:
         (who("operator"), "test.ping", Allow),
         (who("operator"), "cmd.run", Deny),
         (who("operator"), "cmd.anything", Deny),
-        (who("operator"), "cmdx.run", Allow),
+        (who("operator"), "cmdx.run", Deny),
+        (who("operator"), "file.write", Deny),
+        (who("operator"), "pkg.install", Deny),
+        (who("operator"), "cmd.which", Allow),
+        (who("operator"), "file.read", Allow),
+        (who("operator"), "service.restart", Allow),
         (who("viewer"), "test.ping", Deny),
         (who("approver"), "test.ping", Deny),
         (who("viewer", "approver"), "test.ping", Deny),
@@ -101,6 +106,53 @@ def test_no_wildcard_reaches_the_shell(glob: str) -> None:
     rule = Rule((glob,))
     assert isinstance(judged(policy(rule), who("operator"), "cmd.run"), Deny)
     assert isinstance(judged(policy(centre=(rule,)), ABOVE, "cmd.run"), Deny)
+
+
+@pytest.mark.parametrize("glob", ["*", "*.*", "f*", "[f]ile.*", "*.write", "looks", "reads", "changes"])
+def test_nor_does_it_reach_what_is_as_good_as_a_shell(glob: str) -> None:
+    rule = Rule((glob,))
+    for held_to, operator in ((policy(rule), who("operator")), (policy(centre=(rule,)), ABOVE)):
+        verdict = judged(held_to, operator, "file.write", "/etc/cron.d/x", "…")
+        assert isinstance(verdict, Deny)
+    assert judged(policy(Rule(("file.*",))), who("operator"), "file.write", "/x", "…") == Allow()
+    assert judged(policy(Rule(("shell",))), who("operator"), "file.write", "/x", "…") == Allow()
+
+
+def test_a_rule_grants_whole_classes_and_says_which_when_it_refuses() -> None:
+    looking = policy(Rule(("looks",)))
+    for fun in ("test.ping", "service.status", "grains.items", "cmd.which"):
+        assert judged(looking, who("operator"), fun) == Allow()
+    for fun in ("service.restart", "grains.set", "file.read", "file.write", "cmd.run", "cmdx.run"):
+        denied = judged(looking, who("operator"), fun)
+        assert isinstance(denied, Deny)
+        assert denied.allowed == "looks (changes nothing)"
+
+
+@pytest.mark.parametrize("glob", ["looks", "*", "file.*", "file.find"])
+def test_an_argument_that_makes_a_call_a_shell_is_granted_on_purpose_alone(glob: str) -> None:
+    finding = policy(Rule((glob,)))
+    assert judged(finding, who("operator"), "file.find", "/var/log", kwarg={"name": "*.gz"}) == Allow()
+    for arg, kwarg in (((), {"exec": "sh {}"}), ((), {"delete": "f"}), (("delete",), {})):
+        denied = judged(finding, who("operator"), "file.find", "/", *arg, kwarg=kwarg)
+        assert isinstance(denied, Deny)
+        assert denied.why.startswith("no rule grants file.find")
+    spelled = Rule((glob,), arguments=(("file.find", (Shape(("/var/log",), (("exec", "gzip {}"),)),)),))
+    assert judged(policy(spelled), who("operator"), "file.find", "/var/log", kwarg={"exec": "gzip {}"}) == (
+        Allow() if glob != "looks" else judged(policy(spelled), who("operator"), "file.find", "/", kwarg={"exec": "x"})
+    )
+    assert isinstance(judged(policy(spelled), who("operator"), "file.find", "/", kwarg={"exec": "gzip {}"}), Deny)
+
+
+def test_arguments_of_a_class_are_held_to_as_those_of_a_function() -> None:
+    rule = Rule(("looks",), arguments=(("looks", (Shape(),)),))
+    assert judged(policy(rule), who("operator"), "test.ping") == Allow()
+    assert isinstance(judged(policy(rule), who("operator"), "test.echo", "x"), Deny)
+
+
+def test_a_job_whose_arguments_are_hidden_may_have_the_worst_of_them() -> None:
+    rule = Rule(("camera.*",), sealed=True)
+    assert judged(policy(centre=(rule,)), ABOVE, "camera.info", hidden=True) == Allow()
+    assert isinstance(judged(policy(centre=(rule,)), ABOVE, "camera.snapshot", hidden=True), Deny)
 
 
 @pytest.mark.parametrize("glob", ["cmd.run", "cmd.*"])

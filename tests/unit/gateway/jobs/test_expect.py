@@ -27,6 +27,7 @@ class Known:
     present: bool = False
     unheard: bool = False
     last_seen: float = 5.0
+    away: str = ""
     grains: dict[str, Any] = field(default_factory=dict)
 
 

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from device_agent.protocol.messages import Job, OutcomeRecord, decode_value
 from device_agent.protocol.outcomes import Outcome
-from gateway.jobs.record import outcome_statement, return_event
+from gateway.jobs.record import is_only_heard, outcome_statement, return_event
 from gateway.store.migrate import steps
 
 JID = "20261121031500000000"
@@ -103,6 +104,7 @@ def test_the_event_has_what_salt_users_look_for() -> None:
         "retcode": 0,
         "success": True,
         "user": "alice",
+        "ts": 1_795_230_900,
         "outcome": "ok",
         "why": "",
         "_stamp": "2026-11-21T03:15:00.250000",
@@ -114,3 +116,16 @@ def test_only_ok_is_a_success(outcome: Outcome) -> None:
     event = return_event(record(outcome), None)
     assert event.data["success"] is False
     assert (event.data["fun_args"], event.data["user"]) == ([], "")
+
+
+def test_what_only_a_device_may_read_is_in_no_event() -> None:
+    secret = Job(jid=JID, tgt="*", fun="test.echo", arg=["x"], user="alice", issued=0.0, expires=1.0, sealed=True)
+    assert return_event(record(Outcome.OK), secret).data["fun_args"] == []
+
+
+def test_a_return_is_only_heard_unless_it_came_late() -> None:
+    event = return_event(record(Outcome.OK), None)
+    assert is_only_heard(event)
+    assert not is_only_heard(replace(event, data={**event.data, "late": True}))
+    for tag in ("salt/job/1/new", "salt/job/1/close", "salt/jobs/1/ret/cam-1", "salt/job/ret/1"):
+        assert not is_only_heard(replace(event, tag=tag))

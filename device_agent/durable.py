@@ -1,0 +1,33 @@
+"""What survives a power cut: a private file written whole in the place of another, and the names in a folder."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def replace_private(path: Path, body: bytes, owner: tuple[int, int] | None = None) -> None:
+    """Put a file of mode 0600 in a path's place; it is on disk when this returns. Raises ``OSError``.
+
+    It is written beside and renamed: a crash in between leaves the old one or the new one, and no half of either.
+    """
+    fresh = path.with_name(f"{path.name}.new")
+    fresh.unlink(missing_ok=True)
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        if owner is not None:
+            os.fchown(descriptor, *owner)
+        file.write(body)
+        file.flush()
+        os.fsync(descriptor)
+    fresh.replace(path)
+    synced(path.parent)
+
+
+def synced(path: Path | bytes) -> None:
+    """Have a file, or the names in a folder, on disk."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

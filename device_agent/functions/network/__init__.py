@@ -1,0 +1,1 @@
+"""The network as the device sees it."""

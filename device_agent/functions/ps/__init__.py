@@ -1,0 +1,1 @@
+"""Processes, and what the whole machine spends."""

@@ -1,0 +1,54 @@
+"""The name of a host: what it is, and another one in its place, now and for its next start."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from msgspec import Meta
+
+from device_agent import text_files
+from device_agent.commands import do, shell
+from device_agent.host import Host
+
+PATTERN = r"^[0-9A-Za-z]([0-9A-Za-z.-]{0,62}[0-9A-Za-z])?$"
+HostName = Annotated[str, Meta(pattern=PATTERN)]
+"""What a host can be called: the kernel takes no more than 64 characters."""
+
+_SET = """
+if [ -d /run/systemd/system ] && command -v hostnamectl >/dev/null 2>&1; then
+  hostnamectl set-hostname "$1"
+elif command -v uci >/dev/null 2>&1; then
+  uci set system.@system[0].hostname="$1" && uci commit system && hostname "$1"
+else hostname "$1"; fi
+"""
+
+
+async def name_of(host: Host) -> str:
+    """What a host is called now."""
+    return (await do(host, "uname", "-n")).out.strip()
+
+
+async def rename(host: Host, name: str) -> None:
+    """Call a host otherwise, now and for its next start, and in /etc/hosts beside its address."""
+    before = await name_of(host)
+    (await shell(host, _SET, name)).must()
+    if await host.stat("/etc/hostname") is not None or await host.stat("/etc/config/system") is None:
+        await text_files.write(host, "/etc/hostname", f"{name}\n")
+    hosts = await text_files.read_if_there(host, "/etc/hosts")
+    changed = renamed(hosts, before, name)
+    if changed != hosts:
+        await text_files.write(host, "/etc/hosts", changed)
+
+
+def renamed(hosts: str, before: str, now: str) -> str:
+    """The text of hosts(5) with one name, and its short form, replaced; everything else stays as it is."""
+    names = {before.partition(".")[0]: now.partition(".")[0], before: now}
+    if not before or before == "localhost":
+        return hosts
+    return "".join(
+        "".join(names.get(word, word) for word in re.split(r"(\s+)", line))
+        if line.strip()[:1] not in {"", "#"}
+        else line
+        for line in hosts.splitlines(keepends=True)
+    )

@@ -1,0 +1,57 @@
+"""Services of OpenRC (Alpine, Gentoo), through rc-service and rc-update. Not verified on a real system."""
+
+from __future__ import annotations
+
+from device_agent.commands import Said, ask, do
+from device_agent.host import Host
+from device_agent.init_systems.port import Verb
+
+RUNLEVEL = "default"
+
+
+def in_runlevels(shown: str) -> dict[str, list[str]]:
+    """Service to its runlevels, from ``rc-update --verbose show``, which also lists those in none."""
+    services = {}
+    for line in shown.splitlines():
+        name, parted, levels = line.partition("|")
+        if parted and name.strip():
+            services[name.strip()] = levels.split()
+    return services
+
+
+class OpenRc:
+    """The services of a host."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    async def names(self) -> list[str]:
+        """Every service with a script."""
+        return sorted((await do(self._host, "rc-service", "--list")).out.split())
+
+    async def states(self) -> dict[str, bool]:
+        """By service, whether it is in any runlevel."""
+        shown = (await do(self._host, "rc-update", "--verbose", "show")).out
+        return {name: bool(levels) for name, levels in in_runlevels(shown).items()}
+
+    async def available(self, name: str) -> bool:
+        """There is a script of this name."""
+        return (await ask(self._host, "rc-service", "--exists", name)).ok
+
+    async def running(self, name: str) -> bool:
+        """It is started."""
+        return (await ask(self._host, "rc-service", name, "status")).ok
+
+    async def act(self, name: str, verb: Verb) -> Said:
+        """Start, stop and so on."""
+        return await ask(self._host, "rc-service", name, "reload" if verb == "force-reload" else verb)
+
+    async def starts(self, name: str) -> bool:
+        """It is in a runlevel."""
+        return (await self.states()).get(name, False)
+
+    async def set_starts(self, name: str, starts: bool) -> Said:
+        """Put it into the default runlevel, or take it out of all."""
+        if starts:
+            return await ask(self._host, "rc-update", "add", name, RUNLEVEL)
+        return await ask(self._host, "rc-update", "--all", "del", name)

@@ -1,0 +1,119 @@
+"""The lines of OpenSSH's authorized_keys and known_hosts, sshd(8). Pure."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import re
+import secrets
+
+from msgspec import Struct
+
+_key_type = re.compile(r"(sk-)?(ssh-|ecdsa-)[A-Za-z0-9@.-]+")
+_token = re.compile(r'(?:[^\s"]|"(?:\\"|[^"])*")+')
+_option = re.compile(r'(?:[^,"]|"(?:\\"|[^"])*")+')
+
+TYPES = {
+    "r": "ssh-rsa",
+    "rsa": "ssh-rsa",
+    "ssh-rsa": "ssh-rsa",
+    "d": "ssh-dss",
+    "dsa": "ssh-dss",
+    "dss": "ssh-dss",
+    "ssh-dss": "ssh-dss",
+    "e": "ecdsa-sha2-nistp256",
+    "ecdsa": "ecdsa-sha2-nistp256",
+    "ed25519": "ssh-ed25519",
+    "ssh-ed25519": "ssh-ed25519",
+}
+"""What may be said for a type of key."""
+
+
+class AuthorizedKey(Struct, frozen=True):
+    """A line that lets somebody in."""
+
+    enc: str
+    key: str
+    comment: str = ""
+    options: tuple[str, ...] = ()
+
+    def line(self) -> str:
+        """As it stands in the file."""
+        words = [",".join(self.options), self.enc, self.key, self.comment]
+        return " ".join(each for each in words if each)
+
+
+class KnownHost(Struct, frozen=True):
+    """A line that says which key a host has."""
+
+    hostname: str
+    enc: str
+    key: str
+    marker: str = ""
+
+    def line(self) -> str:
+        """As it stands in the file."""
+        return " ".join(each for each in [self.marker, self.hostname, self.enc, self.key] if each)
+
+    def names(self, hostname: str) -> bool:
+        """It is about this host, which may be hidden in it; a pattern with ``!`` excludes."""
+        if self.hostname.startswith("|1|"):
+            return _hidden(hostname, self.hostname)
+        names = self.hostname.lower().split(",")
+        return hostname.lower() in names and f"!{hostname.lower()}" not in names
+
+
+def type_of(enc: str) -> str | None:
+    """A type of key under the name it has in files; None when there is none such."""
+    return TYPES.get(enc.lower()) or (enc if _key_type.fullmatch(enc) else None)
+
+
+def authorized(line: str) -> AuthorizedKey | None:
+    """A line of authorized_keys; None for a comment and for what is no key."""
+    if line.lstrip().startswith("#"):
+        return None
+    tokens = list(_token.finditer(line.strip()))
+    for place in (0, 1):
+        if len(tokens) > place + 1 and _key_type.fullmatch(tokens[place][0]):
+            comment = line.strip()[tokens[place + 1].end() :].strip()
+            options = tuple(_option.findall(tokens[0][0])) if place else ()
+            return AuthorizedKey(tokens[place][0], tokens[place + 1][0], comment, options)
+    return None
+
+
+def known_host(line: str) -> KnownHost | None:
+    """A line of known_hosts or of ssh-keyscan; None for a comment and for what is none."""
+    words = line.split()
+    marker = words.pop(0) if words and words[0].startswith("@") else ""
+    if len(words) < 3 or words[0].startswith("#") or not _key_type.fullmatch(words[1]):
+        return None
+    return KnownHost(words[0], words[1], words[2], marker)
+
+
+def fingerprint(key: str, kind: str | None = None) -> str | None:
+    """The hash of a key as pairs of digits; None when it is no key. ``kind`` is sha256 unless it names another."""
+    try:
+        raw = base64.b64decode(key, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    if len(raw) < 8 or not 4 <= int.from_bytes(raw[:4], "big") <= 64:
+        return None
+    digest = hashlib.new(kind or "sha256", raw, usedforsecurity=False).hexdigest()
+    return ":".join(digest[place : place + 2] for place in range(0, len(digest), 2))
+
+
+def hidden(hostname: str) -> str:
+    """A name of a host that can only be recognized, not read."""
+    salt = secrets.token_bytes(20)
+    digest = hmac.new(salt, hostname.encode(), hashlib.sha1).digest()
+    return f"|1|{base64.b64encode(salt).decode()}|{base64.b64encode(digest).decode()}"
+
+
+def _hidden(hostname: str, field: str) -> bool:
+    try:
+        salt, digest = (base64.b64decode(part) for part in field.split("|")[2:4])
+    except (binascii.Error, ValueError):
+        return False
+    return hmac.compare_digest(hmac.new(salt, hostname.encode(), hashlib.sha1).digest(), digest)

@@ -1,0 +1,61 @@
+"""What is mounted, and how full it is: /proc/mounts, and ``df -P`` of coreutils or of BusyBox."""
+
+from __future__ import annotations
+
+import re
+
+from msgspec import Struct
+
+KIB = 1024
+_OCTAL = re.compile(r"\\([0-7]{3})")
+_COUNT = re.compile(r"-?\d+|-")
+_PERCENT = re.compile(r"\d+%|-")
+
+
+class Mount(Struct, frozen=True):
+    """One line of /proc/mounts."""
+
+    device: str
+    place: str
+    kind: str
+    options: str
+
+
+class Filled(Struct, frozen=True):
+    """One line of ``df -P``: blocks of 1 KiB, or inodes. Numbers are as they were written."""
+
+    device: str
+    whole: str
+    used: str
+    free: str
+    percent: str
+    place: str
+
+
+def mounts(text: str) -> list[Mount]:
+    """The lines of /proc/mounts; blanks in names are written as octal numbers there."""
+    rows = (line.split() for line in text.splitlines())
+    return [Mount(_spoken(row[0]), _spoken(row[1]), row[2], row[3]) for row in rows if len(row) >= 4]
+
+
+def filled(text: str) -> list[Filled]:
+    """The lines of ``df -P``, without its heading."""
+    return [row for line in text.splitlines()[1:] if (row := _row(line)) is not None]
+
+
+def _row(line: str) -> Filled | None:
+    """Three counts, a percentage and a place that begins at the root, the first such, behind any words at all."""
+    words = line.split()
+    for at in range(1, len(words) - 4):
+        if not (words[at + 4][0] == "/" and _PERCENT.fullmatch(words[at + 3])):
+            continue
+        whole, used, free, percent = words[at : at + 4]
+        if all(map(_COUNT.fullmatch, (whole, used, free))):
+            place = line.split(None, at + 4)[-1]
+            device = line.removesuffix(place).rsplit(None, 4)[0]
+            return Filled(device, whole, used, free, percent, place)
+    return None
+
+
+def _spoken(word: str) -> str:
+    return _OCTAL.sub(lambda found: chr(int(found[1], 8)), word)

@@ -1,0 +1,1 @@
+"""Calls of the station itself: runners and wheels, each a row before it is made."""

@@ -1,0 +1,145 @@
+"""What is done to files through a POSIX shell, with no more than BusyBox has; and how its answers are read.
+
+Each script gets its paths as arguments, never as part of its text. What it refuses itself it says in the C library's
+words, as the programs that it calls do.
+"""
+
+from __future__ import annotations
+
+import stat as modes
+from typing import Final
+
+from device_agent.host import Kind, Stat
+from device_agent.local_files import KINDS
+
+READ: Final = """
+f=$1; if [ -d "$f" ]; then echo Is a directory >&2; exit 1; fi
+if [ -p "$f" ] || [ -S "$f" ]; then echo No such device or address >&2; exit 1; fi
+if [ "$2" = 0 ]; then exec head -c "$3" "$f"; fi
+head -c 0 "$f" || exit 1
+{ dd bs=65536 skip=$(($2/65536)) count=0; [ $(($2%65536)) = 0 ] || dd bs=$(($2%65536)) count=1 of=/dev/null
+head -c "$3"; } <"$f" 2>/dev/null
+"""
+
+STAT: Final = """
+f=$1; L=$2
+stat $L -c '%f %u %g %s %X %Y %Z %i %U %G' "$f" 2>/dev/null || {
+ls $L -ld "$f" >/dev/null || exit 1
+m=$(date -r "$f" +%s 2>/dev/null); set -f; set -- $(ls $L -ldni "$f"); i=$1 p=$2 u=$4 g=$5 s=$6
+set -- $(ls $L -ldi "$f"); echo "ls $i $p $u $g $s ${m:-0} $4 $5"; }
+if [ -z "$L" ] && [ -L "$f" ]; then
+if command -v readlink >/dev/null 2>&1; then readlink "$f"; else l=$(ls -ld "$f"); echo "${l#* -> }"; fi; fi
+"""
+
+LIST: Final = """
+ls -d "$1/." >/dev/null || exit 1
+[ -r "$1" ] || { echo Permission denied >&2; exit 1; }
+cd "$1" || exit 1
+for n in * .*; do case $n in .|..) continue;; esac
+if [ -e "$n" ] || [ -L "$n" ]; then printf '%s\\000' "$n"; fi; done
+"""
+
+REMOVE: Final = """
+f=$1
+if [ -L "$f" ] || ! [ -d "$f" ]; then rm "$f" </dev/null; exit; fi
+if [ -z "$2" ]; then exec rmdir "$f"; fi
+if [ "$(cd "$f" && pwd -P)" = / ]; then echo Device or resource busy >&2; exit 1; fi
+exec rm -rf "$f"
+"""
+
+WRITE: Final = """
+d=$1 t=$2 f=$3 n=$4 m=$5 o=$6 p=$7
+ls -d "$d." >/dev/null || exit 1
+if ! [ -e "$f" ] || [ -f "$f" ]; then :; elif [ -d "$f" ]; then echo Is a directory >&2; exit 1
+else echo Invalid argument >&2; exit 1; fi
+h='[0-9a-f]'; for l in "$p"????????; do case ${l#"$p"} in *[!0-9a-f]*) ;; *) rm -f "$l";; esac; done
+(umask 077; set -C; : >"$t") || exit 1
+trap 'rm -f "$t"' EXIT; trap 'exit 1' HUP INT TERM PIPE
+[ -n "$m" ] || chmod +r "$t" || exit 1
+cat >"$t" || exit 1
+[ "$(wc -c <"$t")" -eq "$n" ] || { echo Connection reset by peer >&2; exit 1; }
+[ -z "$o" ] || chown "$o" "$t" || exit 1
+[ -z "$m" ] || chmod "$m" "$t" || exit 1
+sync "$t" 2>/dev/null || sync 2>/dev/null
+mv -f "$t" "$f" </dev/null || exit 1
+trap - EXIT
+sync "$d" 2>/dev/null || sync 2>/dev/null
+exit 0
+"""
+"""It renames nothing that is not whole: what a broken connection cuts short has the wrong size."""
+
+APPEND: Final = """
+f=$1 n=$2 e=$3; set -f
+size() { set -- $(ls -ldn "$f"); s=$5; }
+if [ "$n" = 0 ]; then
+if [ -d "$f" ] && ! [ -L "$f" ]; then echo Is a directory >&2; exit 1; fi
+rm -f "$f" </dev/null || exit 1; (umask 077; set -C; : >"$f") || exit 1
+elif [ -L "$f" ]; then echo Invalid argument >&2; exit 1
+elif ! [ -e "$f" ]; then echo No such file or directory >&2; exit 1
+elif ! [ -f "$f" ]; then echo Invalid argument >&2; exit 1
+else size; if [ "$s" -lt "$n" ]; then echo Invalid argument >&2; exit 1; fi
+[ "$s" = "$n" ] || dd if=/dev/null of="$f" bs=1 seek="$n" 2>/dev/null || exit 1; fi
+cat >>"$f" || exit 1
+size; [ "$s" = "$e" ] || { echo Connection reset by peer >&2; exit 1; }
+"""
+
+REPLACE: Final = """
+t=$1 f=$2 m=$3 o=$4 d=$5
+if [ -L "$t" ]; then echo Invalid argument >&2; exit 1; fi
+if ! [ -e "$t" ]; then echo No such file or directory >&2; exit 1; fi
+if ! [ -f "$t" ]; then echo Invalid argument >&2; exit 1; fi
+if [ -L "$f" ] || ! [ -e "$f" ] || [ -f "$f" ]; then :; elif [ -d "$f" ]; then echo Is a directory >&2; exit 1
+else echo Invalid argument >&2; exit 1; fi
+[ -z "$o" ] || chown "$o" "$t" || exit 1
+if [ -n "$m" ]; then chmod "$m" "$t" || exit 1; else chmod +r "$t" || exit 1; fi
+sync "$t" 2>/dev/null || sync 2>/dev/null
+if [ -L "$f" ] && [ -d "$f" ]; then rm -f "$f" </dev/null || exit 1; fi
+mv -f "$t" "$f" </dev/null || exit 1
+sync "$d" 2>/dev/null || sync 2>/dev/null
+exit 0
+"""
+
+LETTERS: Final[dict[str, Kind]] = {
+    "-": "file",
+    "d": "directory",
+    "l": "link",
+    "b": "block",
+    "c": "character",
+    "p": "fifo",
+    "s": "socket",
+}
+
+
+def stat_of(said: bytes) -> Stat:
+    """What ``STAT`` printed."""
+    first, _, target = said.partition(b"\n")
+    words = first.decode(errors="replace").split()
+    if words[0] == "ls":
+        inode, letters, uid, gid, size, mtime, user, group = words[1:9]
+        kind, mode = LETTERS[letters[0]], _mode(letters)
+        atime = ctime = mtime
+        size = size if size.isdecimal() else "0"  # A device has its number there: "5,".
+    else:
+        raw, uid, gid, size, atime, mtime, ctime, inode, user, group = words
+        kind, mode = KINDS[modes.S_IFMT(int(raw, 16))], modes.S_IMODE(int(raw, 16))
+    return Stat(
+        kind=kind,
+        mode=mode,
+        uid=int(uid),
+        gid=int(gid),
+        user=uid if user == "UNKNOWN" else user,
+        group=gid if group == "UNKNOWN" else group,
+        size=int(size),
+        atime=float(int(atime)),
+        mtime=float(int(mtime)),
+        ctime=float(int(ctime)),
+        inode=int(inode),
+        target=target.removesuffix(b"\n").decode(errors="surrogateescape") if kind == "link" else "",
+    )
+
+
+def _mode(letters: str) -> int:
+    """The permission bits behind ``rwsr-xr-t``."""
+    mode = sum(1 << (8 - place) for place, letter in enumerate(letters[1:10]) if letter in "rwxst")
+    special = zip((3, 6, 9), (modes.S_ISUID, modes.S_ISGID, modes.S_ISVTX), strict=True)
+    return mode | sum(bit for place, bit in special if letters[place] in "sStT")

@@ -1,0 +1,52 @@
+"""What an event may be that somebody fires, whoever he is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from device_agent.errors import Refused, UsageInvalid
+from device_agent.protocol import limits, tags
+from device_agent.protocol.messages import check_plain, encode_value
+
+TAG_CHARACTERS = 512
+
+
+def check_fired(tag: str, data: dict[str, Any]) -> None:
+    """Raises ``UsageInvalid`` for what nobody may fire, whoever he is."""
+    if not tag.isprintable() or not 0 < len(tag) <= TAG_CHARACTERS:
+        raise UsageInvalid(
+            f"a tag is text of at most {TAG_CHARACTERS} characters, without control characters",
+            error_id="event.tag",
+            where="tag",
+            found=ascii(tag[:80]),
+            allowed="words with slashes between, as in site/door/opened",
+        )
+    if tags.is_own(tag):
+        raise UsageInvalid(
+            "this tag belongs to the station itself, which fires it when it happens",
+            error_id="event.own_tag",
+            where="tag",
+            found=tag[:80],
+            allowed=f"any that does not begin with {', '.join(f'{own}/' for own in tags.OWN)}",
+        )
+    check_data(data)
+
+
+def check_data(data: dict[str, Any]) -> None:
+    """Raises ``UsageInvalid`` for data that no event can have."""
+    try:
+        check_plain(data)
+        size = len(encode_value(data))
+    except (Refused, ValueError, OverflowError) as error:
+        raise UsageInvalid(
+            "the data of an event is what JSON can carry", error_id="event.data", where="data", found=str(error)
+        ) from None
+    if size > limits.EVENT_DATA_BYTES:
+        raise UsageInvalid(
+            "the data of an event is too large",
+            error_id="event.too_large",
+            where="data",
+            found=f"{size} bytes",
+            allowed=f"{limits.EVENT_DATA_BYTES} bytes, encoded as msgpack",
+            hint="fire where the data is to be found, and fetch it with a job",
+        )

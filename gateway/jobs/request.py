@@ -1,0 +1,80 @@
+"""What an operator asks for when he wants a job, and what of it stays in the job beside what is signed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Protocol
+
+import msgspec
+from msgspec import Meta
+from msgspec.structs import replace
+
+from device_agent.errors import UsageInvalid
+from device_agent.protocol.messages import TYPED_CHARACTERS, Job, Late
+from gateway.jobs.nodegroups import TypedKind
+from gateway.store.writer import Statement
+
+Beside = Callable[[str], Sequence[Statement]]
+"""What is written in the commit that accepts a job, given its jid."""
+
+Returning = (
+    Annotated[str, Meta(max_length=512)]
+    | Annotated[list[Annotated[str, Meta(min_length=1, max_length=64)]], Meta(max_length=16)]
+)
+"""Where the returns of a job are sent as well: names with commas between, as Salt has them, or a list."""
+
+
+@dataclass(frozen=True)
+class SentOn:
+    """The returners of a job by their names, and what is written in the commit that accepts it."""
+
+    names: tuple[str, ...]
+    beside: Beside
+
+
+class Offered(Protocol):
+    """Who wants to know that a master gave us a job."""
+
+    def __call__(self, master: str, jid: str, *, again: bool) -> None:
+        """``again``: it was known here."""
+
+
+async def no_files(_: Job) -> str:
+    """Until there is somebody who knows files."""
+    return ""
+
+
+def no_returners(said: Returning) -> SentOn | None:
+    """Until there are returners. Raises ``UsageInvalid`` when one is asked for."""
+    if said:
+        raise UsageInvalid("this station has no returners", error_id="returner.unknown", where="ret", found=str(said))
+    return None
+
+
+class JobRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What an operator asks for. Times are seconds; None means the default for ``late``."""
+
+    tgt: str
+    fun: str
+    tgt_type: TypedKind = "glob"
+    delimiter: Annotated[str, Meta(min_length=1, max_length=1)] = ":"
+    arg: list[Any] = []
+    kwarg: dict[str, Any] = {}
+    late: Late = "drop"
+    expires_seconds: float | None = None
+    run_limit: float | None = None
+    user: str | None = None
+    why: str = ""
+    sealed: bool = False
+    ret: Returning = []
+
+
+def with_typed(job: Job, request: JobRequest) -> Job:
+    """The job with what was typed, where something else is signed."""
+    if (job.tgt, job.tgt_type) == (request.tgt, request.tgt_type):
+        return job
+    typed = request.tgt
+    if len(typed) > TYPED_CHARACTERS:
+        typed = f"{typed[: TYPED_CHARACTERS - 1]}…"
+    return replace(job, typed=typed, typed_type=request.tgt_type)

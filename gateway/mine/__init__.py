@@ -1,0 +1,1 @@
+"""The mine: what devices keep at their station for others to read."""

@@ -1,0 +1,1 @@
+"""The runners: functions of the station itself, by their module, as in Salt."""

@@ -1,0 +1,33 @@
+"""``event``: events of the station."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gateway.calls.functions import Function
+from gateway.calls.running import Running
+from gateway.event_words import check_fired
+from gateway.jobs.permission import Permission
+
+
+class EventRunner:
+    """The runner."""
+
+    def __init__(self, permission: Permission) -> None:
+        self._permission = permission
+
+    def functions(self) -> list[Function]:
+        """What it has. The policy is asked about each event, as it is by ``outstation fire``."""
+        return [Function("event.send", self.send, ruled=False)]
+
+    async def send(self, running: Running, tag: str, data: dict[str, Any] | None = None) -> bool:
+        """Fire an event of this station; its data is as it is given, with a stamp.
+
+        CLI example: ``outstation runner event.send site/door/opened '{door: north}'``
+        """
+        told = data or {}
+        check_fired(tag, told)
+        audit = await self._permission.firing(running.operator, [(tag, told)])
+        if not await running.has_fired():
+            await running.fire(tag, told, audit, upward=True)
+        return True

@@ -1,0 +1,1 @@
+"""What a station runs by itself, and when."""
