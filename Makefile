@@ -13,7 +13,7 @@ FUZZ_ARGS ?=
 CHAOS_ARGS ?=
 TIMES ?= 10
 
-.PHONY: help setup demo test check format unit bench bench-peers flakes fuzz chaos clean
+.PHONY: help setup demo test check format unit bench bench-peers flakes fuzz chaos appliance clean
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 
@@ -60,6 +60,9 @@ fuzz: $(READY) ## feed every reader of others' bytes for two minutes; what break
 
 chaos: $(READY) ## break a whole system for 15 minutes and count what is lost; as root (CHAOS_ARGS="--minutes 2 --faults 10 --seed 7")
 	@$(BIN)/python -m tests.chaos $(CHAOS_ARGS)
+
+appliance: setup ## boot machines and try the packages on them: about 10 minutes, as root (PYTEST_ARGS="-m short")
+	@OUTSTATION_APPLIANCE=1 $(BIN)/pytest tests/appliance $(PYTEST_ARGS)
 
 clean: ## remove all that these targets made
 	rm -rf .cache .venv build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
