@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from device_agent.protocol.messages import Cancel
 from tests.peers.ports import EPOCH, Below
 from tests.peers.rope import (
     ECHO_SECONDS,
+    SILENT_SECONDS,
     connected,
     new_keys,
     played_master,
@@ -33,13 +33,16 @@ def below() -> Below:
 
 @pytest.fixture
 def quick_hello(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A master that does not answer is given up soon, and the next one is tried soon."""
-    monkeypatch.setattr(link_module, "HELLO_SECONDS", 0.3)
+    """A master that does not answer is given up soon and tried again soon: perhaps one that only is slow as well."""
+    monkeypatch.setattr(link_module, "HELLO_SECONDS", 1.0)
     monkeypatch.setattr(link_module, "ROUND_CEILING_SECONDS", 0.05)
 
 
 async def test_a_half_open_link_is_noticed_by_the_echo(below: Below) -> None:
-    async with played_master() as frozen, uplink_part(below, frozen.address) as uplink:
+    async with (
+        played_master() as frozen,
+        uplink_part(below, frozen.address, master_alive_interval=SILENT_SECONDS) as uplink,
+    ):
         await until(lambda: connected(uplink), what="the link")
         frozen.answers = False
         await until(lambda: not connected(uplink), what="the loss")
@@ -56,7 +59,6 @@ async def test_a_master_that_has_forgotten_the_connection_gets_a_new_one(below: 
         await until(lambda: master.hellos == 2 and connected(uplink), what="the second link")
 
 
-@pytest.mark.usefixtures("quick_hello")
 async def test_masters_that_do_not_answer_are_passed_over(below: Below) -> None:
     async with played_master() as silent, played_master() as refusing, played_master() as good:
         silent.answers = False
@@ -96,7 +98,6 @@ async def test_rounds_without_an_answer_come_ever_slower(below: Below, monkeypat
     assert sorted(bounds)[:8] == [0.5, 0.5, 1.0, 1.0, 2.0, 2.0, 4.0, 4.0]
 
 
-@pytest.mark.usefixtures("quick_hello")
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "tcp://no.such.host.invalid:4510", "tcp://127.0.0.1:99999"])
 async def test_an_address_that_leads_nowhere_is_only_another_master_that_does_not_answer(
     address: str, below: Below
@@ -107,7 +108,6 @@ async def test_an_address_that_leads_nowhere_is_only_another_master_that_does_no
             await until(lambda: connected(uplink), what="the second of them")
 
 
-@pytest.mark.usefixtures("quick_hello")
 async def test_a_key_that_is_none_does_not_end_the_station(below: Below) -> None:
     async with played_master() as good:
         broken = MasterAddress(good.address.address, "#" * 40)
@@ -115,7 +115,6 @@ async def test_a_key_that_is_none_does_not_end_the_station(below: Below) -> None
             await until(lambda: connected(uplink), what="the second of them")
 
 
-@pytest.mark.usefixtures("quick_hello")
 async def test_a_master_with_another_key_than_the_settings_say_is_not_spoken_to(below: Below) -> None:
     async with played_master() as impostor, played_master() as good:
         wrong = MasterAddress(impostor.address.address, new_keys().public)
@@ -300,34 +299,23 @@ async def test_another_list_of_masters_is_used_at_once(below: Below) -> None:
         assert first.hellos == 1
 
 
-@pytest.mark.usefixtures("quick_hello")
 @pytest.mark.parametrize("where", ["connected to the last", "waiting for another round", "asking the last"])
 async def test_a_shorter_list_is_used_wherever_the_walk_is(
     where: str, below: Below, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with played_master() as first, played_master() as last, played_master() as good:
-        first.answers = last.answers = False
-        state: Callable[[Uplink], bool]
-        if where == "connected to the last":
-            last.answers = True
-            state = connected
-        elif where == "waiting for another round":
-            monkeypatch.setattr("random.SystemRandom.uniform", lambda *_: 30.0)
-            last.answers = True
-            state = connected
-        else:
-            monkeypatch.setattr(link_module, "HELLO_SECONDS", 30.0)
-            first.answers = True
-            first.welcome = frames.SiteRefused("rejected", "no")
-
-            def state(uplink: Uplink) -> bool:
-                return last.hellos == 1
-
+        first.welcome = frames.SiteRefused("rejected", "no")
+        last.answers = where != "asking the last"
+        monkeypatch.setattr(link_module, "HELLO_SECONDS", 60.0)
         async with uplink_part(below, first.address, last.address) as uplink:
-            await until(lambda: state(uplink), what=where)
+            if where == "asking the last":
+                await until(lambda: last.hellos == 1, what=where)
+            else:
+                await until(lambda: connected(uplink), what=where)
             if where == "waiting for another round":
-                last.answers = False
-                await until(lambda: uplink.status()["state"] == "waiting", what=where)
+                monkeypatch.setattr("random.SystemRandom.uniform", lambda *_: 60.0)
+                await last.goes_away()
+                await until(lambda: uplink.status()["links"][1]["state"] == "waiting", what=where)
             uplink.replace_masters([good.address])
             # The API may ask at any moment.
             assert uplink.status()["masters"] == [good.address.address]

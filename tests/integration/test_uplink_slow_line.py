@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from tests.peers.ports import Below
-from tests.peers.rope import PlayedMaster, connected, played_master, uplink_part
+from tests.peers.rope import SILENT_SECONDS, PlayedMaster, connected, played_master, uplink_part
 from tests.peers.slow_line import slow_line
 from tests.peers.waiting import until
 from upstream import failover, frames
@@ -14,8 +15,8 @@ from upstream.story_frames import Story
 from upstream.uplink import MasterAddress
 
 BYTES_PER_SECOND = 250_000
-ECHO_SECONDS = 0.3
-"""Three of them are less than a full batch takes on that line."""
+QUICK: dict[str, Any] = {"echo_seconds": 0.3, "master_alive_interval": 0.9}
+"""That silence is less than a full batch takes on that line."""
 
 
 class Teller:
@@ -52,7 +53,7 @@ async def test_a_line_on_which_a_full_batch_takes_longer_than_a_master_may_be_si
     async with (
         played_master() as master,
         slow_line(master.address.address, BYTES_PER_SECOND) as near,
-        uplink_part(below, MasterAddress(near, master.address.key), echo_seconds=ECHO_SECONDS) as uplink,
+        uplink_part(below, MasterAddress(near, master.address.key), **QUICK) as uplink,
     ):
         await until(lambda: not below.items, what="all of it", seconds=40)
         hellos = master.hellos
@@ -68,7 +69,7 @@ async def test_an_alarm_passes_what_waits_for_a_slow_line() -> None:
     async with (
         played_master() as master,
         slow_line(master.address.address, BYTES_PER_SECOND) as near,
-        uplink_part(below, MasterAddress(near, master.address.key), echo_seconds=ECHO_SECONDS),
+        uplink_part(below, MasterAddress(near, master.address.key), **QUICK),
     ):
         await until(lambda: len(below.streams["events"]) < 250, what="some of it", seconds=40)
         below.add(b"fire", stream="urgent")
@@ -80,7 +81,7 @@ async def test_an_alarm_passes_what_waits_for_a_slow_line() -> None:
 async def test_a_gateway_whose_own_disk_is_slow_does_not_take_its_master_for_lost() -> None:
     """While it deals with what a master said it hears nothing, which is no silence of the master's."""
     below = Below()
-    async with played_master() as master, uplink_part(below, master.address, echo_seconds=0.5) as uplink:
+    async with played_master() as master, uplink_part(below, master.address, **QUICK) as uplink:
         await until(lambda: connected(uplink), what="the link")
         below.taking.clear()
         await master.say(frames.SiteJob(b"one", 300.0), frames.SiteJob(b"two", 300.0))
@@ -93,7 +94,10 @@ async def test_a_gateway_whose_own_disk_is_slow_does_not_take_its_master_for_los
 
 async def test_a_gateway_that_is_stuck_with_what_its_master_said_begins_anew() -> None:
     below = Below()
-    async with played_master() as master, uplink_part(below, master.address) as uplink:
+    async with (
+        played_master() as master,
+        uplink_part(below, master.address, master_alive_interval=SILENT_SECONDS) as uplink,
+    ):
         await until(lambda: connected(uplink), what="the link")
         below.taking.clear()
         hellos = master.hellos

@@ -23,6 +23,12 @@ from upstream.uplink import MasterAddress, Uplink, UplinkRules
 
 ECHO_SECONDS = 0.1
 
+PATIENT_SECONDS = 60.0
+"""So long a master may be silent where its silence is not what a test is about, however busy the machine is."""
+
+SILENT_SECONDS = 1.0
+"""After so long its silence is noticed where it is; a test must bear that the link is lost more often than that."""
+
 SPOKEN_EVERY_SECONDS = 1.0
 """What a test's own site says while the test does something else; a master waits far longer."""
 
@@ -77,7 +83,8 @@ def uplink_part(
     stories: StoryTeller | None = None,
     **rules: Any,
 ) -> Uplink:
-    """The gateway's end; ``rules`` are those of ``UplinkRules``."""
+    """The gateway's end; ``rules`` are those of ``UplinkRules``. No link is lost for silence unless they say when."""
+    rules = {"master_alive_interval": PATIENT_SECONDS, **rules}
     return Uplink(
         site=site,
         keys=keys or new_keys(),

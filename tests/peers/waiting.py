@@ -14,14 +14,14 @@ LONGEST_PAUSE = 0.05
 
 
 @overload
-async def until(probe: Callable[[], Awaitable[Found]], seconds: float = 10, what: str = "") -> Found: ...
+async def until(probe: Callable[[], Awaitable[Found]], seconds: float = 40, what: str = "") -> Found: ...
 
 
 @overload
-async def until(probe: Callable[[], Found], seconds: float = 10, what: str = "") -> Found: ...
+async def until(probe: Callable[[], Found], seconds: float = 40, what: str = "") -> Found: ...
 
 
-async def until(probe: Callable[[], Any], seconds: float = 10, what: str = "") -> Any:
+async def until(probe: Callable[[], Any], seconds: float = 40, what: str = "") -> Any:
     """Ask ``probe``, a function or a coroutine function, until its answer is true; that answer.
 
     ``what`` says in words what is waited for. Raises AssertionError with it and with the last answer after ``seconds``;
