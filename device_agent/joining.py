@@ -69,7 +69,7 @@ def invitation(table: AgentSettings, token: JoinToken | None, identity: Identity
             where=", ".join(missing),
             found="no token",
             allowed="a token, or these settings",
-            hint="outstation agent join TOKEN, with a token that `outstation keys token new` made on the gateway",
+            hint="outstation-agent join TOKEN, with a token that `outstation keys token new` made on the gateway",
         )
     return Invitation(
         site,

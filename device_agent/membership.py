@@ -1,4 +1,4 @@
-"""``outstation agent join`` and ``agent show``: a device's way into its site, at a terminal, and what it is there."""
+"""``outstation-agent join`` and ``show``: a device's way into its site, at a terminal, and what it is there."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def show(config: Path) -> int:
     table = load(config)
     identity = IdentityFile(Path(table.state_dir)).load()
     if identity is None:
-        _tell(f"this machine is no device yet: there is no identity in {table.state_dir}; `outstation agent join`")
+        _tell(f"this machine is no device yet: there is no identity in {table.state_dir}; `outstation-agent join`")
         return EXIT_NOT_ALL_OK
     _write(identity)
     return EXIT_OK

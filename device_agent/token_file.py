@@ -50,5 +50,5 @@ def parse_token(text: str) -> JoinToken:
         raise UsageInvalid(
             refused.detail or refused.reason,
             where="the token",
-            hint="in a shell it stands between single quotes: outstation agent join 'TOKEN'",
+            hint="in a shell it stands between single quotes: outstation-agent join 'TOKEN'",
         ) from None

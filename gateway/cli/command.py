@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from device_agent.command_line.help_text import HelpText, laid_out
 from device_agent.errors import EXIT_NOT_ALL_OK, EXIT_NOT_RUNNING, EXIT_OK, EXIT_REFUSED, EXIT_USAGE
 from gateway.cli.meant import Meant
 from gateway.cli.output import Output
@@ -19,7 +19,19 @@ from gateway.cli.output import Output
 if TYPE_CHECKING:
     from gateway.cli.client import StationClient
 
-HELP_COLUMNS = 100
+__all__ = [
+    "ASKING",
+    "HelpText",
+    "Invocation",
+    "described",
+    "described_group",
+    "invocation",
+    "noun",
+    "render",
+    "usage",
+    "verb",
+]
+
 ASKING: Mapping[int, str] = {
     EXIT_OK: "done",
     EXIT_NOT_ALL_OK: "the station could not do it",
@@ -28,19 +40,6 @@ ASKING: Mapping[int, str] = {
     EXIT_REFUSED: "the station refuses it by policy",
 }
 """Exit statuses of a command that asks the station something."""
-
-
-@dataclass(frozen=True)
-class HelpText:
-    """What the help of a command says beside its options: purpose, columns or outcomes, examples, exit statuses."""
-
-    purpose: str
-    details: str = ""
-    order: Sequence[str] = ()
-    """The commands of a group in the order of its help; empty for the order in which they were added."""
-    explained: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    examples: Sequence[tuple[str, str]] = ()
-    exits: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -139,19 +138,12 @@ def usage(context: typer.Context) -> str:
 
 def render(text: HelpText, context: typer.Context, commands: Sequence[tuple[str, str]]) -> str:
     """The help: purpose, usage, options, commands, columns or outcomes, examples, exit statuses."""
-    blocks = [text.purpose, usage(context)]
-    if text.details:
-        blocks.append("\n".join(wrap(text.details, HELP_COLUMNS)))
     parameters = context.command.get_params(context)
-    for heading, kind in (("Arguments", "argument"), ("Options", "option")):
-        entries = [(_name(found), _words(found)) for found in parameters if found.param_type_name == kind]
-        blocks.append(_section(heading, entries))
-    blocks.append(_section("Commands", commands))
-    blocks.extend(_section(heading, list(entries.items())) for heading, entries in text.explained.items())
-    if text.examples:
-        blocks.append("\n".join(["Examples:", *(f"  {line}\n      {what}" for line, what in text.examples)]))
-    blocks.append(_section("Exit statuses", [(str(status), what) for status, what in text.exits.items()]))
-    return "\n\n".join(block for block in blocks if block)
+    typed = [
+        (heading, [(_name(found), _words(found)) for found in parameters if found.param_type_name == kind])
+        for heading, kind in (("Arguments", "argument"), ("Options", "option"))
+    ]
+    return laid_out(text, usage(context), typed, commands)
 
 
 def _name(parameter: Any) -> str:
@@ -172,19 +164,3 @@ def _words(parameter: Any) -> str:
     if parameter.default is None or isinstance(parameter.default, bool) or "(default:" in words:
         return words
     return f"{words} (default: {parameter.default})"
-
-
-def _section(heading: str, entries: Sequence[tuple[str, str]]) -> str:
-    if not entries:
-        return ""
-    indent = min(max(len(name) for name, _ in entries), 28) + 4
-    lines = [f"{heading}:"]
-    for name, words in entries:
-        first, *others = wrap(words, HELP_COLUMNS - indent) or [""]
-        if len(name) + 3 > indent:
-            lines.append(f"  {name}")
-            lines.append(" " * indent + first)
-        else:
-            lines.append(f"  {name.ljust(indent - 2)}{first}".rstrip())
-        lines.extend(" " * indent + line for line in others)
-    return "\n".join(lines)

@@ -1,17 +1,18 @@
-"""``master run``, ``gateway run`` and ``agent run``: the programs that stay; and how a device joins its site."""
+"""``master run``, ``gateway run`` and ``agent run``: the programs that stay; and the commands of a device."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from device_agent.errors import EXIT_CONFIG, EXIT_NOT_ALL_OK, EXIT_OK, EXIT_REFUSED, EXIT_USAGE
+from device_agent.command_line import words
+from device_agent.errors import EXIT_CONFIG, EXIT_NOT_ALL_OK, EXIT_OK, EXIT_USAGE
 from device_agent.places import AGENT_CONFIG
 from gateway.cli import backup, stations
 from gateway.cli.arguments import duration
-from gateway.cli.camera import JOIN_WAIT
 from gateway.cli.command import HelpText, noun, verb
 
 MASTER_CONFIG = Path("/etc/outstation/master.yaml")
@@ -39,42 +40,10 @@ def _text(role: str, purpose: str, config: Path) -> HelpText:
 
 MASTER = _text("master", "Run a master: the station in the middle, with sites below it.", MASTER_CONFIG)
 GATEWAY = _text("gateway", "Run a gateway: the station of a site, with devices below it.", GATEWAY_CONFIG)
-AGENT = _text("agent", "Run the agent of a device.", AGENT_CONFIG)
 
-JOIN = HelpText(
-    purpose="Join a site with a token, and wait until the site has this device.",
-    details=(
-        "The token comes from `outstation keys token new` on the gateway; it has letters that a shell takes for its "
-        "own, so it stands between single quotes. With a token no one has to accept the device. Without one, by root: "
-        "and broker: in the settings, it waits for who compares its fingerprint: `outstation keys accept`."
-    ),
-    examples=[
-        ("outstation agent join 'TOKEN'", "and then start the agent"),
-        ("outstation agent join --wait 1h", "without a token, until somebody accepts this device"),
-    ],
-    exits={
-        EXIT_OK: "this device belongs to the site",
-        EXIT_NOT_ALL_OK: "nobody accepted it in time",
-        EXIT_USAGE: "the command line or the token is wrong",
-        EXIT_CONFIG: "the settings are wrong, or the state directory is in use",
-        EXIT_REFUSED: "the gateway refuses it, or its token",
-    },
-)
-SHOW = HelpText(
-    purpose="Say who this device is: its name, its site and its fingerprint.",
-    examples=[
-        ("outstation agent show", "what to compare before it is accepted"),
-        ("outstation agent show --config ./agent.yaml", "with settings of your own"),
-    ],
-    exits={
-        EXIT_OK: "shown",
-        EXIT_NOT_ALL_OK: "this machine has no identity yet",
-        EXIT_USAGE: "the command line is wrong",
-        EXIT_CONFIG: "the settings are wrong, or the identity is damaged",
-    },
-)
+AGENT = "outstation agent"
 
-Config = Annotated[Path, typer.Option(metavar="FILE", help="settings file")]
+Config = Annotated[Path, typer.Option(metavar=words.CONFIG.metavar, help=words.CONFIG.words)]
 
 
 def add(app: typer.Typer) -> None:
@@ -82,16 +51,17 @@ def add(app: typer.Typer) -> None:
     for name, text, run in (
         ("master", MASTER, run_master),
         ("gateway", GATEWAY, run_gateway),
-        ("agent", AGENT, run_agent),
     ):
         group = noun(HelpText(purpose=text.purpose, examples=text.examples, exits=EXITS))
         verb(group, "run", text)(run)
-        if run is run_agent:
-            verb(group, "join", JOIN)(join_site)
-            verb(group, "show", SHOW)(show_device)
         stations.add(name, group)
         backup.add(name, group)
         app.add_typer(group, name=name)
+    agent = noun(words.noun(AGENT))
+    commands: tuple[Callable[..., int], ...] = (run_agent, join_site, show_device, say_status, check_device)
+    for name, command in zip(words.VERBS, commands, strict=True):
+        verb(agent, name, words.text(name, AGENT))(command)
+    app.add_typer(agent, name="agent")
 
 
 def run_master(config: Config = MASTER_CONFIG) -> int:
@@ -116,11 +86,11 @@ def run_agent(config: Config = AGENT_CONFIG) -> int:
 
 
 def join_site(
-    token: Annotated[str | None, typer.Argument(metavar="TOKEN", help="the token; - reads it from stdin")] = None,
+    token: Annotated[str | None, typer.Argument(metavar=words.TOKEN.metavar, help=words.TOKEN.words)] = None,
     token_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="read the token from a file (default: that of the settings)")
+        Path | None, typer.Option(metavar=words.TOKEN_FILE.metavar, help=words.TOKEN_FILE.words)
     ] = None,
-    wait: Annotated[str, typer.Option(metavar="TIME", help="how long to wait for the gateway")] = JOIN_WAIT,
+    wait: Annotated[str, typer.Option(metavar=words.WAIT.metavar, help=words.WAIT.words)] = words.JOIN_WAIT,
     config: Config = AGENT_CONFIG,
 ) -> int:
     """Join a site."""
@@ -134,3 +104,23 @@ def show_device(config: Config = AGENT_CONFIG) -> int:
     from device_agent import membership
 
     return membership.show(config)
+
+
+def say_status(
+    as_json: Annotated[bool, typer.Option("--json", help=words.JSON_STATUS.words)] = False,
+    config: Config = AGENT_CONFIG,
+) -> int:
+    """Say whether the agent runs and is connected."""
+    from device_agent import standing
+
+    return standing.show(config, as_json=as_json)
+
+
+def check_device(
+    as_json: Annotated[bool, typer.Option("--json", help=words.JSON_CHECK.words)] = False,
+    config: Config = AGENT_CONFIG,
+) -> int:
+    """Print what every check of the device found."""
+    from device_agent import checks
+
+    return checks.main(config, as_json=as_json)

@@ -1,40 +1,7 @@
-"""What went wrong, as lines on stderr, and the exit status it ends in. It loads nothing a camera does not have."""
+"""How the command line of a station ends when something goes wrong: as that of a device does."""
 
 from __future__ import annotations
 
-import os
-import sys
-import traceback
+from device_agent.command_line.failures import DEBUG_VARIABLE, INTERRUPTED, complain, guarded, report
 
-from device_agent.errors import EXIT_NOT_ALL_OK, OutstationError
-from gateway.cli.text import safe
-
-DEBUG_VARIABLE = "OUTSTATION_DEBUG"
-INTERRUPTED = 130
-"""Exit status after Ctrl-C, as a shell gives it."""
-
-
-def report(error: BaseException) -> int:
-    """Say what went wrong on stderr; the exit status. An error nobody foresaw is named, with how to see where."""
-    if os.environ.get(DEBUG_VARIABLE):
-        sys.stderr.write("".join(traceback.format_exception(error)))
-    single = [error]
-    if isinstance(error, BaseExceptionGroup):
-        # Only what runs an event loop raises groups, so asyncio is loaded by then.
-        from device_agent.parts import leaves
-
-        single = leaves(error)
-    foreseen = [leaf for leaf in single if isinstance(leaf, OutstationError)]
-    for leaf in foreseen:
-        complain(str(leaf))
-    if foreseen:
-        return foreseen[0].exit_status
-    complain(f"{type(single[0]).__name__}: {single[0]}".replace("\n", " "))
-    if not os.environ.get(DEBUG_VARIABLE):
-        sys.stderr.write(f"  this is a fault of outstation itself; {DEBUG_VARIABLE}=1 shows where\n")
-    return EXIT_NOT_ALL_OK
-
-
-def complain(text: str) -> None:
-    """Write ``error: `` and the lines, each without anything a terminal would obey."""
-    sys.stderr.write("\n".join(safe(line) for line in f"error: {text}".split("\n")) + "\n")
+__all__ = ["DEBUG_VARIABLE", "INTERRUPTED", "complain", "guarded", "report"]

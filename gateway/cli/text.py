@@ -10,7 +10,24 @@ from collections.abc import Mapping
 from typing import Any
 
 from device_agent.clock import iso
+from device_agent.command_line.safe_text import safe
 from device_agent.protocol.outcomes import MEANING, Outcome
+
+__all__ = [
+    "SHOWN_CHARACTERS",
+    "SHOWN_LINES",
+    "STYLE",
+    "ago",
+    "compact",
+    "dark_since",
+    "meaning",
+    "moment",
+    "safe",
+    "shown",
+    "since",
+    "tally",
+    "value_lines",
+]
 
 SHOWN_CHARACTERS = 2000
 SHOWN_LINES = 40
@@ -30,15 +47,6 @@ STYLE: dict[str, str] = {
 """The colour of each outcome, wherever it is shown."""
 
 _WORDS: dict[str, str] = {outcome.value: words for outcome, words in MEANING.items()}
-
-
-def safe(text: str) -> str:
-    r"""The text with everything that is not printable written as an escape: ``\x1b``, ``\n``, ``\u202e``."""
-    if text.isprintable():
-        return text
-    return "".join(
-        character if character.isprintable() else character.encode("unicode_escape").decode() for character in text
-    )
 
 
 def compact(value: Any) -> str:

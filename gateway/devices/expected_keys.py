@@ -106,7 +106,7 @@ def normal(text: str) -> str:
             "neither a did nor a fingerprint",
             error_id="expected.key",
             found=text[:60],
-            allowed="26 letters and digits, or 4 groups of 4, as `outstation agent show` says them on the device",
+            allowed="26 letters and digits, or 4 groups of 4, as `outstation-agent show` says them on the device",
         )
     return typed
 

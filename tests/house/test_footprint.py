@@ -36,7 +36,7 @@ def loaded_by(module: str) -> set[str]:
     return {module.partition(".")[0] for module in json.loads(result.stdout)}
 
 
-@pytest.mark.parametrize("module", ["device_agent.running", "gateway.cli.camera"])
+@pytest.mark.parametrize("module", ["device_agent.running", "device_agent.command_line.program", "gateway.cli.camera"])
 def test_what_runs_on_a_camera_loads_nothing_heavy(module: str) -> None:
     assert not loaded_by(module) & HEAVY
 

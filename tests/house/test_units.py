@@ -49,10 +49,15 @@ def test_a_unit_does_not_restart_when_its_settings_are_wrong(path: Path) -> None
 @pytest.mark.parametrize("path", UNITS, ids=role)
 def test_a_unit_starts_a_command_that_exists(path: Path) -> None:
     program, *arguments = service(path)["ExecStart"].split()
-    assert program == "/usr/bin/outstation"
-    assert arguments == [role(path), "run", "--config", f"/etc/outstation/{role(path)}.yaml"]
+    settings = ["--config", f"/etc/outstation/{role(path)}.yaml"]
+    if role(path) in STATIONS:
+        assert (program, arguments) == ("/usr/bin/outstation", [role(path), "run", *settings])
+        command = ["gateway.cli.main", *arguments[:2]]
+    else:
+        assert (program, arguments) == (f"/usr/bin/{path.stem}", ["run", *settings])
+        command = ["device_agent", "run"]
     result = subprocess.run(
-        [sys.executable, "-m", "gateway.cli.main", *arguments[:2], "--help"],
+        [sys.executable, "-m", *command, "--help"],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -103,7 +103,7 @@ def test_two_agents_do_not_share_a_state_folder(running: System) -> None:
 def test_an_agent_that_has_nothing_to_join_by_is_told_what_it_needs(running: System) -> None:
     finished = start(running, "agent", f"serial: door-3\nstate_dir: {running.folder}/door-3\n")
     assert "site, broker.host, broker.port, root" in finished.error
-    assert "outstation agent join TOKEN" in finished.error
+    assert "outstation-agent join TOKEN" in finished.error
 
 
 def test_two_stations_do_not_share_a_socket(running: System) -> None:

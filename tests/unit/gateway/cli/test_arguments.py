@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from device_agent.command_line.durations import UNITS
 from device_agent.errors import UsageInvalid
-from gateway.cli.arguments import UNITS, duration, split_arguments, value, written
+from gateway.cli.arguments import duration, split_arguments, value, written
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_a_device_joins_and_shows_itself_as_it_was_asked_to(monkeypatch: pytest.
     ]
 
 
-@pytest.mark.parametrize("line", [[], ["run", "*", "test.ping"], ["agent"], ["agent", "enrol"], ["master", "run"]])
+@pytest.mark.parametrize("line", [[], ["run", "*", "test.ping"], ["jobs", "list"], ["master", "run"]])
 def test_everything_else_says_which_extra_is_missing(
     line: list[str], started: list[Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -76,14 +76,12 @@ def test_a_mistake_is_one_line_and_the_usage(started: list[Path], capsys: pytest
     out, error = capsys.readouterr()
     assert (stopped.value.code, out) == (2, "")
     assert error.splitlines()[0].startswith("error: unrecognized arguments: --confg")
-    assert error.splitlines()[1].startswith("usage: outstation")
+    assert error.splitlines()[1] == "usage: outstation agent run [OPTION]…"
     assert not started
 
 
 def test_help_and_version_are_there(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        camera.main(["agent", "run", "--help"])
-    assert stopped.value.code == 0
+    assert camera.main(["agent", "run", "--help"]) == 0
     assert str(AGENT_CONFIG) in capsys.readouterr().out
     assert camera.main(["--version"]) == 0
     assert capsys.readouterr().out == f"outstation {__version__}\n"

@@ -106,7 +106,7 @@ def test_a_camera_is_told_what_it_lacks() -> None:
     assert finished.stderr.splitlines() == [
         "error: this machine has the agent alone: jobs list needs the rest of outstation",
         "  try:     pip install 'outstation[station]'",
-        "usage: outstation agent {run,join,show} [--config FILE]",
+        "usage: outstation agent COMMAND …",
     ]
 
 

@@ -1,0 +1,203 @@
+"""``outstation-agent check``: is this device healthy, and if not, what to do. Each check looks and says one thing."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+from device_agent import RELEASED, standing
+from device_agent.clock import Clock, iso
+from device_agent.command_line.safe_text import safe
+from device_agent.config import AgentSettings, load
+from device_agent.errors import EXIT_NOT_ALL_OK, EXIT_OK, ConfigInvalid
+from device_agent.identity import Identity, IdentityFile
+from device_agent.trust.device_certificate import read_device_certificate
+
+CONNECT_SECONDS = 5.0
+DAY_SECONDS = 86_400.0
+EXPIRES_SOON_SECONDS = 7 * DAY_SECONDS
+WARN_FREE_BYTES = 16 * 2**20
+ERROR_FREE_BYTES = 1 * 2**20
+"""Below it a journal cannot be written anew; above the other one it can grow to its bound twice."""
+
+OPEN_TO_OTHERS = 0o077
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One finding, with the fields that a station's have. ``fix`` is a command or a setting."""
+
+    check: str
+    severity: Literal["ok", "info", "warning", "error"]
+    finding: str
+    meaning: str = ""
+    fix: str = ""
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What all checks look at."""
+
+    table: AgentSettings
+    folder: Path
+    identity: Identity | None
+    now: float
+
+
+def main(config: Path, *, as_json: bool) -> int:
+    """Print what every check found; the exit status. Raises ``ConfigInvalid`` for settings that are wrong."""
+    table = load(config)
+    findings = every(table, Clock().wall())
+    for finding in findings:
+        if as_json:
+            sys.stdout.write(json.dumps({"type": "finding", **asdict(finding)}, separators=(",", ":")) + "\n")
+            continue
+        sys.stdout.write(f"{finding.severity:<8}  {finding.check:<16}  {safe(finding.finding)}\n")
+        for name, words in (("means", finding.meaning), ("fix", finding.fix)):
+            if words and finding.severity != "ok":
+                sys.stdout.write(f"{'':<28}{name + ':':<7}{safe(words)}\n")
+    return EXIT_NOT_ALL_OK if any(finding.severity == "error" for finding in findings) else EXIT_OK
+
+
+def every(table: AgentSettings, now: float) -> list[Finding]:
+    """What every check finds at this time, in seconds since 1970."""
+    folder = Path(table.state_dir)
+    try:
+        identity = IdentityFile(folder).load()
+    except ConfigInvalid as error:
+        damaged = Finding(
+            "identity", "error", error.what, "this device can prove to nobody who it is", error.hint or ""
+        )
+        return [damaged, *(check(Looked(table, folder, None, now)) for check in (clock, state, disk))]
+    looked = Looked(table, folder, identity, now)
+    return [check(looked) for check in CHECKS]
+
+
+def clock(looked: Looked) -> Finding:
+    """No time before the release is the present."""
+    if looked.now >= RELEASED:
+        return Finding("clock", "ok", iso(looked.now))
+    return Finding(
+        "clock",
+        "warning",
+        f"it shows {iso(looked.now)}, before this release was made",
+        "jobs still come and expire as they should; times in logs and the schedule are wrong",
+        "timedatectl set-ntp true, or give it an NTP server",
+    )
+
+
+def state(looked: Looked) -> Finding:
+    """The state directory is ours alone."""
+    folder = looked.folder
+    try:
+        mode = folder.stat().st_mode
+    except OSError as error:
+        return Finding(
+            "state",
+            "error",
+            f"{folder}: {error.strerror or error}",
+            "there is nowhere to keep keys and jobs",
+            f"install -d -m 700 {folder}",
+        )
+    if not os.access(folder, os.W_OK):
+        return Finding(
+            "state", "error", f"{folder} cannot be written by this user", "jobs are refused", "run this as root"
+        )
+    if mode & OPEN_TO_OTHERS:
+        return Finding(
+            "state",
+            "warning",
+            f"{folder} is open to others (mode {mode & 0o777:o})",
+            "others on this device may read what is in there; the keys in it have modes of their own",
+            f"chmod 700 {folder}",
+        )
+    return Finding("state", "ok", str(folder))
+
+
+def disk(looked: Looked) -> Finding:
+    """The journal has room."""
+    try:
+        free = shutil.disk_usage(looked.folder).free
+    except OSError as error:
+        return Finding("disk", "error", f"{looked.folder}: {error.strerror or error}", "see state", "see state")
+    words = f"{free / 2**20:,.0f} MiB free at {looked.folder}"
+    if free >= WARN_FREE_BYTES:
+        return Finding("disk", "ok", words)
+    return Finding(
+        "disk",
+        "warning" if free >= ERROR_FREE_BYTES else "error",
+        words,
+        "when it is full no job starts here, and events wait in memory and are dropped",
+        f"du -xh {looked.folder} / | sort -h | tail",
+    )
+
+
+def identity(looked: Looked) -> Finding:
+    """It belongs to a site, and can prove it."""
+    own = looked.identity
+    if own is None or not own.joined:
+        return Finding(
+            "identity",
+            "error",
+            "this device belongs to no site" + (f"; its fingerprint is {own.fingerprint}" if own else ""),
+            "no job comes here",
+            "on the gateway: outstation keys token new; here: outstation-agent join 'TOKEN'",
+        )
+    expires = read_device_certificate(own.certificate).expires
+    words = f"{own.name} of {own.site}, fingerprint {own.fingerprint}, certificate until {iso(expires)}"
+    left = expires - looked.now
+    if left > EXPIRES_SOON_SECONDS:
+        return Finding("identity", "ok", words)
+    return Finding(
+        "identity",
+        "warning" if left > 0 else "error",
+        words,
+        "the gateway renews it when the device is connected; it has not done so",
+        "mend the connection; or on the gateway: outstation keys token new, and join again",
+    )
+
+
+def agent(looked: Looked) -> Finding:
+    """It runs."""
+    if standing.running(looked.folder):
+        return Finding("agent", "ok", "it runs")
+    return Finding("agent", "error", "it does not run", "no job comes here", "systemctl start outstation-agent")
+
+
+def connection(looked: Looked) -> Finding:
+    """It is connected; where it is not, whether the broker can be reached at all."""
+    said = standing.sentence(looked.folder) if standing.running(looked.folder) else ""
+    if said.startswith(standing.CONNECTED):
+        return Finding("connection", "ok", said)
+    own, broker = looked.identity, looked.table.broker
+    host = broker.host or (own.host if own is not None else "")
+    port = (own.port if own is not None and own.joined else broker.port) or 0
+    if not host or not port:
+        return Finding("connection", "info", said or "no broker is known before this device has joined")
+    try:
+        socket.create_connection((host, port), CONNECT_SECONDS).close()
+    except OSError as error:
+        return Finding(
+            "connection",
+            "error",
+            f"the broker at {host}:{port} cannot be reached: {error.strerror or error}",
+            "no job comes here; what ran is kept and told later",
+            "is the gateway on, and is its address right? broker: in the settings has another one",
+        )
+    return Finding(
+        "connection",
+        "error",
+        f"the broker at {host}:{port} answers; {said or 'the agent has not said more'}",
+        "no job comes here; what ran is kept and told later",
+        "journalctl -u outstation-agent; on the gateway: outstation check",
+    )
+
+
+CHECKS: tuple[Callable[[Looked], Finding], ...] = (agent, connection, identity, clock, state, disk)

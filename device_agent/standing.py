@@ -1,0 +1,89 @@
+"""How an agent does, in a sentence: in a file for ``outstation-agent status``, and for whoever else is told."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from device_agent.config import load
+from device_agent.errors import EXIT_NOT_ALL_OK, EXIT_OK
+from device_agent.identity import IdentityFile
+from device_agent.state_folder import LOCK
+
+FILE: Final = "status"
+CONNECTED: Final = "connected"
+"""How the sentence of an agent begins that has its gateway."""
+
+BYTES: Final = 2048
+
+
+class Standing:
+    """Keeps the sentence: written when it is another one than before, and not synced, as a start says a new one."""
+
+    def __init__(self, folder: Path, tell: Callable[[str], object]) -> None:
+        self._path = folder / FILE
+        self._tell = tell
+        self._said = ""
+
+    def say(self, sentence: str) -> None:
+        """Let this be how it is now. On a disk that is full only the file is missing."""
+        if sentence == self._said:
+            return
+        self._said = sentence
+        self._tell(sentence)
+        beside = self._path.with_name(f"{FILE}.new")
+        with contextlib.suppress(OSError):
+            beside.write_text(sentence + "\n", encoding="utf-8")
+            beside.replace(self._path)
+
+
+def running(folder: Path) -> bool:
+    """Whether an agent has this state directory now."""
+    try:
+        descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def sentence(folder: Path) -> str:
+    """What the agent that has this directory said last of how it does; empty when it said nothing."""
+    try:
+        with (folder / FILE).open(encoding="utf-8", errors="replace") as file:
+            return file.read(BYTES).strip()
+    except OSError:
+        return ""
+
+
+def show(config: Path, *, as_json: bool) -> int:
+    """Say whether the agent runs and is connected; the exit status. Raises ``ConfigInvalid``."""
+    folder = Path(load(config).state_dir)
+    identity = IdentityFile(folder).load()
+    runs = running(folder)
+    said = sentence(folder) if runs else ""
+    connected = said.startswith(CONNECTED)
+    facts = {
+        "name": identity.name if identity is not None else "",
+        "site": identity.site if identity is not None else "",
+        "running": runs,
+        "connected": connected,
+        "status": said or ("it starts" if runs else "the agent does not run: systemctl start outstation-agent"),
+    }
+    if as_json:
+        sys.stdout.write(json.dumps(facts, separators=(",", ":")) + "\n")
+    else:
+        words = {True: "yes", False: "no", "": "-"}
+        sys.stdout.write("".join(f"{name + ':':<11}{words.get(fact, fact)}\n" for name, fact in facts.items()))
+    return EXIT_OK if connected else EXIT_NOT_ALL_OK
