@@ -334,7 +334,7 @@ class KeptRooms:
             clock=self._clock,
             keep_seconds=settings.reactions.keep_hours * 3600.0,
         )
-        rooms.facts.more_gauges.append(self.reactor.gauges)
+        rooms.facts.more_gauges += [self.reactor.gauges, rooms.upgrade_news.rollbacks]
         self.schedule = StationSchedule(
             site=settings.name,
             schedule=settings.schedule,

@@ -72,6 +72,7 @@ from gateway.store.reader import Reader
 from gateway.store.reserve import reserve_of
 from gateway.store.told import Marks
 from gateway.store.writer import Writer
+from gateway.upgrade.news import UpgradeNews
 from upstream.curve import load_or_make
 from upstream.uplink import MasterAddress, masters_above
 
@@ -139,7 +140,7 @@ class Rooms:
         self.site_book = SiteBook(
             writer=writer, reader=reader, bus=bus, registry=self.registry, site_keys=self.site_keys, clock=clock
         )
-        self.fence, self.marks, self.aftermath, self.retention = self._guards(settings, path, clock)
+        self.fence, self.marks, self.aftermath, self.retention, self.upgrade_news = self._guards(settings, path, clock)
         self.fleet_revocation = FleetRevocation(
             authority=self.authority,
             reject_site=lambda site: self.site_keys.reject(site, None),
@@ -288,7 +289,7 @@ class Rooms:
 
     def _guards(
         self, settings: StationSettings, path: Path, clock: Clock
-    ) -> tuple[SiteFence, Marks, Aftermath, Retention]:
+    ) -> tuple[SiteFence, Marks, Aftermath, Retention, UpgradeNews]:
         """What looks after the store: copies of it, damage to it, a full disk, and what is old in it."""
         name, writer, reader, bus = settings.name, self.writer, self.reader, self.bus
         self.reserve.catch_up = bus.settle
@@ -302,6 +303,7 @@ class Rooms:
                 keep_audit_seconds=settings.audit.keep_days * 86_400.0,
                 clock=clock,
             ),
+            UpgradeNews(station=name, writer=writer, reader=reader, bus=bus),
         )
 
     def parts_before_recovery(self) -> list[Part]:
@@ -326,7 +328,7 @@ class Rooms:
 
     def parts_after_recovery(self) -> list[Part]:
         """What works on jobs."""
-        return [self.collection, self.delivery, self.intake, self.retention, self.aftermath]
+        return [self.collection, self.delivery, self.intake, self.retention, self.aftermath, self.upgrade_news]
 
     def known_here(self, name: str) -> Enrolled | None:
         """One of this station's own devices, as its enrollment knows it."""

@@ -100,6 +100,11 @@ def station_damaged(station: str) -> str:
     return f"outstation/station/{station}/damaged"
 
 
+def station_upgraded(station: str, ended: str) -> str:
+    """Another version was installed on a station, and how that ended: ``healthy``, ``rolled_back`` or ``failed``."""
+    return f"outstation/station/{station}/upgrade/{ended}"
+
+
 def master_rolled_back(master: str) -> str:
     """A master knows less than it once said: it was restored from a backup. Told by the gateway that saw it."""
     return f"outstation/master/{master}/rolled_back"

@@ -19,6 +19,7 @@ from gateway.checks import (
     store,
     trust,
     twins,
+    upgrade,
     uplink,
 )
 
@@ -29,6 +30,7 @@ CHECKS: Final = [
     trust.check,
     uplink.check,
     twins.check,
+    upgrade.check,
     keys.check,
     ssh.check,
     ssh_link.check,

@@ -16,6 +16,11 @@ from gateway.store.damage import is_full
 
 log = logging.getLogger(__name__)
 
+OLDEST_READER: Final = 25
+"""The oldest schema whose release may go on with a store of this one. Steps only add (tests/house/test_schema.py), so
+that a release that is put back finds in the store all that the one after it accepted. The store says it itself, in the
+number that SQLite keeps for its application (https://www.sqlite.org/pragma.html#pragma_application_id)."""
+
 MOST_REWRITTEN_BYTES: Final = 64 << 20
 
 
@@ -45,7 +50,7 @@ def migrate(path: Path) -> str:
         connection.execute("PRAGMA synchronous=FULL")
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         wanted = steps()
-        if version > wanted[-1][0]:
+        if version > wanted[-1][0] and not _is_readable(connection, wanted[-1][0]):
             raise ConfigInvalid(
                 "the store was written by a newer release",
                 where=str(path),
@@ -57,6 +62,10 @@ def migrate(path: Path) -> str:
             if number > version:
                 connection.executescript(f"BEGIN IMMEDIATE;\n{script}\nPRAGMA user_version={number};\nCOMMIT;")
         _make_shrinkable(path, connection)
+        if version <= wanted[-1][0]:
+            connection.execute(f"PRAGMA application_id={OLDEST_READER}")
+        else:
+            log.warning("the store is of a newer release, which lets this one go on schema=%d", version)
         connection.execute("INSERT OR IGNORE INTO station VALUES ('epoch', ?)", (secrets.token_hex(8),))
         (epoch,) = connection.execute("SELECT value FROM station WHERE key = 'epoch'").fetchone()
         return str(epoch)
@@ -80,6 +89,12 @@ def migrate(path: Path) -> str:
     finally:
         if connection is not None:
             connection.close()
+
+
+def _is_readable(connection: sqlite3.Connection, newest: int) -> bool:
+    """Whether the newer release that wrote a store says that a release with this newest schema may go on with it."""
+    (oldest,) = connection.execute("PRAGMA application_id").fetchone()
+    return bool(0 < oldest <= newest)
 
 
 def _make_shrinkable(path: Path, connection: sqlite3.Connection) -> None:

@@ -44,6 +44,7 @@ PARTS = [
     "intake",
     "retention",
     "aftermath",
+    "upgrade-news",
     "files",
     "fetches",
     "mine",

@@ -106,12 +106,28 @@ def test_a_store_of_a_newer_release_is_refused_and_not_touched(tmp_path: Path) -
     migrate(path)
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA user_version=999")
+    connection.execute("PRAGMA application_id=999")
     connection.close()
     with pytest.raises(ConfigInvalid, match="newer release") as error:
         migrate(path)
     assert (error.value.where, error.value.found) == (str(path), "schema 999")
     assert error.value.exit_status == EXIT_CONFIG
     assert look(path, "PRAGMA user_version") == [(999,)]
+
+
+def test_a_release_that_is_put_back_goes_on_with_the_store_of_the_one_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "store"
+    first = steps()
+    later = (first[-1][0] + 1, "CREATE TABLE later (a); ALTER TABLE jobs ADD COLUMN later TEXT;")
+    with monkeypatch.context() as patched:
+        patched.setattr(migrate_module, "steps", lambda: [*first, later])
+        epoch = migrate(path)
+    assert migrate(path) == epoch
+    # Nothing is taken out of it, so that the newer release goes on where it was.
+    assert look(path, "PRAGMA user_version") == [(later[0],)]
+    assert look(path, "SELECT count(*) FROM later") == [(0,)]
 
 
 @pytest.mark.parametrize("content", [b"not a database" * 100, bytes(5000), b"SQLite format 3\0" + b"\xff" * 4096])

@@ -1,0 +1,91 @@
+"""What is known of the last upgrade: one small JSON file that root writes and everybody may read."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+FOLDER: Final = Path("/var/cache/outstation")
+"""Root's: what lies here is installed as root. Whoever empties it gives up the way back, and nothing else."""
+
+FILE_NAME: Final = "upgrade.json"
+PREVIOUS: Final = "previous.deb"
+STATES: Final = ("watching", "healthy", "rolling_back", "rolled_back", "failed", "withdrawn")
+MOST_BYTES: Final = 64 * 1024
+REJECTED_KEPT: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One replacement of the package.
+
+    ``before`` and ``after`` are package versions. ``at`` is the time of the last change, wall seconds. ``units`` ran
+    before it, and ``errors`` are the checks that found an error then: neither counts against the new version.
+    ``rejected`` are versions that were taken back, newest last. ``id`` names this one replacement.
+    """
+
+    id: str
+    state: str
+    before: str
+    after: str
+    at: float
+    reason: str = ""
+    units: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+    attempts: int = 0
+    rollbacks: int = 0
+    rejected: tuple[str, ...] = field(default=())
+
+    def now(self, state: str, at: float, reason: str = "") -> Record:
+        """The same replacement in another state."""
+        return replace(self, state=state, at=at, reason=reason[:500])
+
+    def rolled_back(self, at: float, reason: str) -> Record:
+        """The package before it is back."""
+        rejected = (*(each for each in self.rejected if each != self.after), self.after)
+        return replace(
+            self.now("rolled_back", at, reason), rollbacks=self.rollbacks + 1, rejected=rejected[-REJECTED_KEPT:]
+        )
+
+
+def read(folder: Path) -> Record | None:
+    """The last upgrade; None when there was none, or when the file cannot be read as one."""
+    try:
+        with (folder / FILE_NAME).open("rb") as file:
+            fields = json.loads(file.read(MOST_BYTES))
+        record = Record(
+            id=str(fields["id"]),
+            state=str(fields["state"]),
+            before=str(fields["before"]),
+            after=str(fields["after"]),
+            at=float(fields["at"]),
+            reason=str(fields["reason"]),
+            units=tuple(map(str, fields["units"])),
+            errors=tuple(map(str, fields["errors"])),
+            attempts=int(fields["attempts"]),
+            rollbacks=int(fields["rollbacks"]),
+            rejected=tuple(map(str, fields["rejected"])),
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return record if record.state in STATES else None
+
+
+def write(folder: Path, record: Record) -> None:
+    """Keep it, on disk when this returns. Raises ``OSError``."""
+    fresh = folder / f"{FILE_NAME}.new"
+    with fresh.open("w", encoding="utf-8") as file:
+        json.dump(asdict(record), file, indent=1)
+        file.write("\n")
+        file.flush()
+        os.fchmod(file.fileno(), 0o644)
+        os.fsync(file.fileno())
+    fresh.replace(folder / FILE_NAME)
+    held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(held)
+    finally:
+        os.close(held)
