@@ -12,8 +12,11 @@ PYTEST_ARGS ?=
 FUZZ_ARGS ?=
 CHAOS_ARGS ?=
 TIMES ?= 10
+ARCH ?= amd64
+VERSION ?=
+FAST ?=
 
-.PHONY: help setup demo test check format unit bench bench-peers flakes fuzz chaos appliance clean
+.PHONY: help setup demo test check format unit bench bench-peers flakes fuzz chaos deb wheels appliance clean
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 
@@ -62,7 +65,14 @@ chaos: $(READY) ## break a whole system for 15 minutes and count what is lost; a
 	@$(BIN)/python -m tests.chaos $(CHAOS_ARGS)
 
 appliance: setup ## boot machines and try the packages on them: about 10 minutes, as root (PYTEST_ARGS="-m short")
+	@packaging/appliance-packages
 	@OUTSTATION_APPLIANCE=1 $(BIN)/pytest tests/appliance $(PYTEST_ARGS)
+
+deb: ## build the Debian packages into dist/ (ARCH=arm64; for tests FAST=1, and VERSION=0.0.9 for another version)
+	@OUTSTATION_DEB_FAST=$(FAST) packaging/make-deb $(ARCH) dist $(VERSION)
+
+wheels: $(READY) ## choose anew what the packages bundle, from pyproject.toml and constraints.txt
+	@$(BIN)/python packaging/lock_wheels.py $(BIN)/pip
 
 clean: ## remove all that these targets made
 	rm -rf .cache .venv build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -30,7 +30,9 @@ def test_every_target_says_what_it_does_and_is_short() -> None:
 
 
 def test_every_script_can_be_run_and_stops_at_its_first_error() -> None:
-    scripts = [path for path in (*(ROOT / "packaging").iterdir(), ROOT / ".ci" / "run") if not path.suffix]
+    scripts = [
+        path for path in (*(ROOT / "packaging").iterdir(), ROOT / ".ci" / "run") if path.is_file() and not path.suffix
+    ]
     assert scripts
     for script in scripts:
         assert os.access(script, os.X_OK), name(script)

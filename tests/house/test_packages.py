@@ -1,0 +1,106 @@
+"""The Debian packages agree with the code: versions and hashes of what they bundle, units, maintainer scripts."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from device_agent import RELEASED, __version__
+from tests.house.tree import ROOT, listing
+
+DEBIAN = ROOT / "debian"
+LOCKS = ROOT / "packaging" / "wheels"
+PIN = re.compile(r"^([a-z0-9-]+)==(\S+)((?: \\\n    --hash=sha256:[0-9a-f]{64})+)$", re.MULTILINE)
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+MAINTAINER_SCRIPTS = sorted(
+    path for path in DEBIAN.iterdir() if path.suffix in {".config", ".preinst", ".postinst", ".prerm", ".postrm"}
+)
+NETWORK = re.compile(r"\b(apt|apt-get|aptitude|curl|ftp|git|nc|netcat|pip3?|rsync|scp|ssh|wget)\b|https?://|-m pip")
+
+
+def normal(distribution: str) -> str:
+    """A distribution's name as indexes compare it."""
+    return re.sub(r"[-_.]+", "-", distribution).lower()
+
+
+def lock(name: str) -> dict[str, str]:
+    """Distribution -> version of one file of locked wheels, each of which has a hash."""
+    text = (LOCKS / f"{name}.txt").read_text(encoding="utf-8")
+    pins = {match[1]: match[2] for match in PIN.finditer(text)}
+    assert len(pins) == text.count("==") > 0, f"{name}.txt has a line that is no name==version with hashes"
+    return pins
+
+
+def constraints() -> dict[str, str]:
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    return {normal(name): version for name, _, version in (line.partition("==") for line in lines) if version}
+
+
+def wanted(requirements: list[str]) -> set[str]:
+    return {normal(re.split(r"[<>=!~\[; ]", line, maxsplit=1)[0]) for line in requirements}
+
+
+@pytest.mark.parametrize("name", ["agent", "station", "compiled", "build"])
+def test_what_is_bundled_has_the_versions_that_are_tested(name: str) -> None:
+    pinned = constraints()
+    assert lock(name).items() <= pinned.items(), "try: make wheels"
+
+
+def test_everything_required_is_bundled() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert wanted(project["dependencies"]) <= lock("agent").keys(), "try: make wheels"
+    assert lock("agent").items() <= lock("station").items()
+    assert wanted([*EXTRAS["station"], *EXTRAS["nats"]]) <= lock("station").keys(), "try: make wheels"
+    assert wanted(EXTRAS["systemd"]) == lock("compiled").keys()
+
+
+def test_a_device_carries_nothing_that_only_a_station_or_a_test_needs() -> None:
+    assert not lock("agent").keys() & wanted([*EXTRAS["station"], *EXTRAS["nats"], *EXTRAS["embedded"]])
+    assert not lock("station").keys() & wanted([*EXTRAS["test"], *EXTRAS["embedded"], *EXTRAS["fuzz"]])
+
+
+def test_every_unit_is_in_a_package() -> None:
+    rules = (DEBIAN / "rules").read_text(encoding="utf-8")
+    named = re.findall(r"^(?:ENABLED|INSTALLED|GUARD|AGENT) := (.*)", rules, re.MULTILINE)
+    packaged = [unit for line in named for unit in line.split()]
+    there = {path.name for path in (ROOT / "systemd").iterdir() if path.suffix not in {".sysusers", ".tmpfiles"}}
+    assert set(packaged) == there, "a unit of systemd/ belongs into one of the lists of debian/rules"
+    assert len(packaged) == len(there)
+
+
+def test_the_newest_entry_of_the_debian_changelog_is_this_release() -> None:
+    script = [sys.executable, str(ROOT / "packaging" / "debian_changelog.py")]
+    plain = subprocess.run(script, capture_output=True, text=True, timeout=60, check=True).stdout
+    assert plain.startswith(f"outstation ({__version__}) bookworm; urgency=medium\n\n  * ")
+    assert max(len(line) for line in plain.splitlines() if not line.startswith(" -- ")) <= 80
+    other = subprocess.run([*script, "0.0.1~1"], capture_output=True, text=True, timeout=60, check=True).stdout
+    assert other == plain.replace(f"({__version__})", "(0.0.1~1)", 1)
+    dates = re.findall(r"^ -- .*>  (.*)$", plain, re.MULTILINE)
+    parsed = subprocess.run(["date", "-d", dates[0], "+%s"], capture_output=True, text=True, timeout=60, check=True)
+    assert int(parsed.stdout) == RELEASED
+
+
+@pytest.mark.parametrize("script", MAINTAINER_SCRIPTS, ids=lambda path: path.name)
+def test_nothing_is_fetched_when_a_package_is_installed(script: Path) -> None:
+    text = script.read_text(encoding="utf-8")
+    findings = [line for line in text.splitlines() if NETWORK.search(line) and not line.lstrip().startswith("#")]
+    assert not findings, listing(findings)
+    assert "\n#DEBHELPER#\n" in text
+    assert "\nset -e\n" in text
+
+
+def test_a_command_that_fetches_would_be_found() -> None:
+    for line in ("apt-get install x", "curl -O y", "python3 -m pip install z", "wget https://example.org"):
+        assert NETWORK.search(line)
+
+
+def test_no_settings_are_conffiles() -> None:
+    installed = [path.read_text(encoding="utf-8") for path in sorted(DEBIAN.glob("*.install"))]
+    assert installed
+    assert not re.search(r"(^|\s)/?etc\b", "\n".join(installed)), "dpkg asks about a changed file of /etc in an upgrade"
+    assert not list(DEBIAN.glob("*.conffiles"))
