@@ -1,8 +1,7 @@
 """One MQTT connection that keeps itself alive: reconnects, subscribes again, bounds what waits, and tells how it is.
 
-Nothing above this file knows the client inside (aiomqtt 2.5 over paho, MQTT 3.1.1). It has no reconnect, so a new one
-is made for each connection; it drops on a full incoming queue, which is counted here; and it leaves its socket behind
-when connecting fails or a callback raised, which ``_Client.drop`` mends.
+Nothing above this file knows the client inside (``mqtt_client``; MQTT 3.1.1). It has no reconnect, so a new one is made
+for each connection.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import aiomqtt
 from aiomqtt.exceptions import MqttConnectError
@@ -24,6 +23,7 @@ from device_agent.authority import AuthorityUnknown, context_for
 from device_agent.backoff import Backoff
 from device_agent.clock import Clock
 from device_agent.errors import OutstationError
+from device_agent.mqtt_client import Client, counting_queue
 from device_agent.protocol import limits
 
 log = logging.getLogger(__name__)
@@ -38,11 +38,13 @@ STEADY_SECONDS = 5.0
 PUBLISHES_UNDER_WAY = 100
 """The client's cost for one publish grows with those that wait: four times as much at 10,000 as at 100."""
 
-INCOMING_BYTES = 64 * 1024 * 1024
-"""Payloads that wait to be handled, beside the bound on their number."""
-
 MESSAGES_PER_TURN = 64
 """Messages handled before other tasks get a turn."""
+
+STUCK_SECONDS = 60.0
+"""Longer than any step of a connection may take: whatever did not get on for so long will not."""
+
+NOTHING = "$nothing"
 
 _SUBSCRIPTION_REFUSED = 0x80
 _LOGIN_REFUSED = frozenset({4, 5, 134, 135})
@@ -131,17 +133,20 @@ class MqttLink:
         self._incoming = incoming
         self._keepalive_seconds = keepalive_seconds
         self._clock = clock or Clock()
-        self._client: _Client | None = None
+        self._client: Client | None = None
         self._window = asyncio.Semaphore(PUBLISHES_UNDER_WAY)
         self._tls: tuple[BrokerAddress, ssl.SSLContext] | None = None
         self._login_refused = False
+        self._handled = 0
+        self._progress = (0, self._clock.monotonic())
+        self._attempted = self._clock.monotonic()
         self.state = LinkState(connected=False, since=self._clock.wall())
 
     async def run(self) -> None:
         """Connect, serve and connect again, for ever. Ends cleanly (no will is published) when it is cancelled."""
         backoff = Backoff(RECONNECT_FIRST_SECONDS, limits.RECONNECT_CEILING_SECONDS)
         while True:
-            began = self._clock.monotonic()
+            began = self._attempted = self._clock.monotonic()
             error = await self._connect_and_serve()
             if self._clock.monotonic() - began >= STEADY_SECONDS:
                 backoff.reset()
@@ -175,6 +180,30 @@ class MqttLink:
             if done % MESSAGES_PER_TURN == 0:
                 await asyncio.sleep(0)
         return done
+
+    async def stuck(self) -> str | None:
+        """Why this link does not work any more; None while it does. Asks the broker, where there is one.
+
+        A broker that is away is no reason: the link comes back when it does.
+        """
+        now, client = self._clock.monotonic(), self._client
+        if client is None:
+            idle = now - self._attempted
+            most = STUCK_SECONDS + limits.RECONNECT_CEILING_SECONDS
+            return f"no attempt to connect for {idle:.0f} s" if idle > most and not self.state.connected else None
+        if self._handled != self._progress[0] or not client.queued:
+            self._progress = (self._handled, now)
+        elif now - self._progress[1] > STUCK_SECONDS:
+            return f"{client.queued} messages wait, none was handled for {now - self._progress[1]:.0f} s"
+        try:
+            async with asyncio.timeout(PUBLISH_SECONDS):
+                # Of what was never subscribed: it changes nothing, and is answered.
+                await client.unsubscribe(NOTHING)
+        except TimeoutError:
+            return f"the broker at {self.address} gave no answer in {PUBLISH_SECONDS:g} s"
+        except aiomqtt.MqttError:
+            return None
+        return None
 
     async def _connect_and_serve(self) -> str:
         """One connection from its start to its loss; returns why it was lost."""
@@ -230,7 +259,7 @@ class MqttLink:
             self._tls = (address, context)
         return self._tls[1]
 
-    async def _subscribe(self, client: _Client) -> None:
+    async def _subscribe(self, client: Client) -> None:
         if not self._subscriptions:
             return
         try:
@@ -243,8 +272,7 @@ class MqttLink:
             if code >= _SUBSCRIPTION_REFUSED:
                 raise NotConnected(f"the broker refused the subscription to {topic}")
 
-    async def _serve(self, client: _Client) -> NoReturn:
-        handled = 0
+    async def _serve(self, client: Client) -> NoReturn:
         messages = client.messages
         while True:
             message: aiomqtt.Message | None = await anext(messages)
@@ -253,8 +281,8 @@ class MqttLink:
                 waiting = self._on_message(message.topic.value, message.payload)
                 if waiting is not None:
                     await waiting
-                handled += 1
-                if handled % MESSAGES_PER_TURN == 0:
+                self._handled += 1
+                if self._handled % MESSAGES_PER_TURN == 0:
                     await asyncio.sleep(0)
                 message = client.next_queued()
 
@@ -276,10 +304,10 @@ class MqttLink:
             wait,
         )
 
-    def _new_client(self, tls: ssl.SSLContext | None) -> _Client:
+    def _new_client(self, tls: ssl.SSLContext | None) -> Client:
         address = self.address
         will = self._will() if self._will is not None else None
-        return _Client(
+        return Client(
             hostname=address.unix_socket or address.host,
             port=address.port,
             transport="unix" if address.unix_socket else "tcp",
@@ -294,7 +322,7 @@ class MqttLink:
             # that comes with the answer. The limits are set around the calls instead.
             timeout=math.inf,
             max_queued_incoming_messages=self._incoming,
-            queue_type=_counting_queue(self._count),
+            queue_type=counting_queue(self._count),
             socket_options=() if address.unix_socket else (_NO_DELAY,),
             tls_context=tls,
         )
@@ -303,78 +331,3 @@ class MqttLink:
 def _code(code: object) -> object:
     """A return code of the broker as a number."""
     return getattr(code, "value", code)
-
-
-def _counting_queue(count: Callable[[str], None]) -> type[asyncio.Queue[aiomqtt.Message]]:
-    """The client's incoming queue, bounded in bytes too, which counts what it has no room for.
-
-    The client itself would only log it. What is dropped here is sent again by whoever sent it.
-    """
-
-    class CountingQueue(asyncio.Queue[aiomqtt.Message]):
-        _held_bytes = 0
-
-        def put_nowait(self, item: aiomqtt.Message) -> None:
-            if self.full() or self._held_bytes > INCOMING_BYTES:
-                count("mqtt_incoming_dropped")
-            else:
-                self._held_bytes += len(item.payload)
-                super().put_nowait(item)
-
-        def get_nowait(self) -> aiomqtt.Message:
-            item = super().get_nowait()
-            self._held_bytes -= len(item.payload)
-            return item
-
-    return CountingQueue
-
-
-class _Client(aiomqtt.Client):
-    """The client for one connection, with the things it does not offer. It knows the insides of aiomqtt 2.5."""
-
-    _dropped = False
-
-    def next_queued(self) -> aiomqtt.Message | None:
-        """A message that is here already."""
-        try:
-            return self._queue.get_nowait()
-        except asyncio.QueueEmpty:
-            return None
-
-    def drop(self) -> None:
-        """End whatever is left of the connection, without a goodbye; does nothing when nothing is left."""
-        self._dropped = True
-        if self._connected.cancelled():
-            # A connect that took too long. The client would ask this future for its exception, which raises.
-            self._connected = self._loop.create_future()
-        connection = self._client.socket()
-        if isinstance(connection, socket.socket):
-            with contextlib.suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
-            self._client.loop_read()
-        for future in (self._connected, self._disconnected):
-            if future.done() and not future.cancelled():
-                # Looked at, or asyncio complains of an exception nobody retrieved.
-                future.exception()
-
-    def _on_socket_register_write(self, client: Any, _userdata: Any, sock: Any) -> None:
-        """As the client does, which keeps the number: when its turn comes, that is nobody's or another connection's."""
-
-        def write() -> None:
-            try:
-                client.loop_write()
-            except (OSError, ValueError) as error:
-                if not self._disconnected.done():
-                    self._disconnected.set_exception(error)
-
-        def register() -> None:
-            if sock.fileno() >= 0:
-                self._loop.add_writer(sock.fileno(), write)
-
-        self._loop.call_soon_threadsafe(register)
-
-    def _client_connect(self) -> None:
-        """Runs in a thread, which a cancelled connect leaves behind: what it still opens must be dropped as well."""
-        super()._client_connect()
-        if self._dropped:
-            self._loop.call_soon_threadsafe(self.drop)

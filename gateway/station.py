@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import faulthandler
 import gc
 import logging
 import resource
 import signal
-import sys
 from pathlib import Path
 
 import uvloop
-from msgspec.structs import replace
 
 from device_agent.clock import Clock
 from device_agent.errors import EXIT_NOT_ALL_OK, EXIT_OK, ConfigInvalid, OutstationError
+from device_agent.log_stream import log_to
+from device_agent.notify import Notifier
 from device_agent.parts import Part, leaves
-from device_agent.settings import load
 from device_agent.signals import handled
 from gateway.api.keys import KeysApi
 from gateway.api.listener import Listen
@@ -30,19 +30,22 @@ from gateway.api.ssh_devices import SshDevicesApi
 from gateway.config import BrokerSettings, SitesSettings, StationSettings
 from gateway.event_socket import EventSocket, beside
 from gateway.fleet.state_folder import held
-from gateway.jobs.nodegroups import Nodegroups
 from gateway.jobs.recover import recover
 from gateway.kept_rooms import KeptRooms
 from gateway.outlet_rooms import OutletRooms
 from gateway.rooms import Role, Rooms
 from gateway.schedule.schedule import StationSchedule
+from gateway.service_status import reports_of
 from gateway.site_rooms import SiteRooms
+from gateway.station_settings import settings_for
 from upstream.sites import Sites
 from upstream.uplink import Uplink, UplinkRules
 
 log = logging.getLogger(__name__)
 
-HIGHEST_PORT = 65535
+OPENING_SECONDS = 1800.0
+"""A large store may have to be brought to another schema, or salvaged, before anything else can begin."""
+
 RELOADED = ("log_level", "masters", "policy", "nodegroups", "schedule", "timezone")
 RESTART_KEYS = tuple(name for name in StationSettings.__struct_fields__ if name not in RELOADED)
 LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s %(message)s"
@@ -51,8 +54,15 @@ LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s %(message)s"
 class Station:
     """A station from its settings. ``run`` returns after an orderly stop, and raises what crashed a part."""
 
-    def __init__(self, role: Role, settings: StationSettings, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        role: Role,
+        settings: StationSettings,
+        clock: Clock | None = None,
+        notifier: Notifier | None = None,
+    ) -> None:
         self._role = role
+        self._notifier = notifier or Notifier({})
         self._settings = settings
         self._clock = clock or Clock()
         self._stop = asyncio.Event()
@@ -97,6 +107,7 @@ class Station:
         socket = Path(self._settings.socket or f"/run/outstation/{self._role}.sock")
         async with contextlib.AsyncExitStack() as stack:
             stack.enter_context(held(state_dir, _taken(state_dir)))
+            self._notifier.extend(OPENING_SECONDS, f"{self._settings.name}: starting: opening the store at {state_dir}")
             rooms = self._rooms = Rooms(self._role, self._settings, state_dir, self._clock)
             kept = KeptRooms(rooms, self._settings, state_dir, self._clock)
             for part in rooms.parts_before_recovery():
@@ -138,6 +149,7 @@ class Station:
             for part in outlets.parts_with_api():
                 await stack.enter_async_context(part)
             rooms.delivery.kick()
+            reports = reports_of(rooms, self._notifier, self._site, self._clock)
             # What is loaded now stays until the end: walking it again and again was a tenth of a job's cost.
             gc.collect()
             gc.freeze()
@@ -149,6 +161,7 @@ class Station:
                 rooms.keys.public,
                 recovered,
             )
+            await stack.enter_async_context(reports)
             await self._stop.wait()
             log.info("stopping")
         log.info("stopped")
@@ -282,60 +295,25 @@ class Station:
             self._uplink.replace_masters(masters)
 
 
-def settings_for(role: Role, path: Path) -> StationSettings:
-    """The settings of a station, with what its role implies. Raises ``ConfigInvalid``."""
-    settings = load(StationSettings, path)
-    _check_addresses(settings, path)
-    Nodegroups(settings.nodegroups).check(path)
-    if role == "gateway":
-        return settings if settings.broker is not None else replace(settings, broker=BrokerSettings())
-    if settings.masters or settings.broker is not None:
-        raise ConfigInvalid(
-            "a master has sites, and neither masters nor a broker",
-            where=str(path),
-            found="masters" if settings.masters else "broker",
-            allowed="name, sites, state_dir, socket, log_level, jobs",
-            hint="run it as a gateway with a sites: section, if it stands between a master and other gateways",
-        )
-    return settings if settings.sites is not None else replace(settings, sites=SitesSettings())
-
-
-def _check_addresses(settings: StationSettings, path: Path) -> None:
-    addresses = {f"masters[{place}].address": entry.address for place, entry in enumerate(settings.masters)}
-    for key, address in addresses.items():
-        first = next(name for name, other in addresses.items() if other == address)
-        if first != key:
-            raise ConfigInvalid(
-                "this master is there twice",
-                where=f"{path}: {key}",
-                found=f"{address}, as in {first}",
-                allowed="each address once",
-                hint="remove one of the two; `outstation keys list` on the master shows its key",
-            )
-    if settings.sites is not None:
-        addresses["sites.listen"] = settings.sites.listen
-    for key, address in addresses.items():
-        port = address.rsplit(":", 1)[1]
-        if port != "*" and not (port.isdigit() and int(port) <= HIGHEST_PORT):
-            raise ConfigInvalid(
-                "there is no such port",
-                where=f"{path}: {key}",
-                found=address,
-                allowed=f"1 to {HIGHEST_PORT}, or * to listen",
-            )
-
-
-def main(role: Role, config: Path) -> int:
+def main(role: Role, config: Path, notifier: Notifier | None = None) -> int:
     """Run a station until it is told to stop; returns the exit status. Raises ``ConfigInvalid``."""
+    notifier = notifier or Notifier()
+    with notifier.told():
+        return _run(role, config, notifier)
+
+
+def _run(role: Role, config: Path, notifier: Notifier) -> int:
     settings = settings_for(role, config)
-    logging.basicConfig(stream=sys.stderr, level=settings.log_level.upper(), format=LOG_FORMAT)
+    log_to(settings.log_level, LOG_FORMAT, {"ROLE": role, "STATION": settings.name})
+    # What systemd sends to a process that hangs leaves where it hung in the log.
+    faulthandler.enable()
     for chatty in ("uvicorn", "asyncssh"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     try:
-        uvloop.run(_until_stopped(role, settings, config))
+        uvloop.run(_until_stopped(role, settings, config, notifier))
     except asyncio.CancelledError:
         log.critical("cut short by a second signal: what was not finished is on disk and goes on at the next start")
         return EXIT_NOT_ALL_OK
@@ -345,12 +323,13 @@ def main(role: Role, config: Path) -> int:
             if isinstance(error, ConfigInvalid):
                 raise error from None
             log.critical("crashed: %s", error, exc_info=None if isinstance(error, OutstationError) else error)
+        notifier.crashed(errors)
         return EXIT_NOT_ALL_OK
     return EXIT_OK
 
 
-async def _until_stopped(role: Role, settings: StationSettings, config: Path) -> None:
-    station = Station(role, settings)
+async def _until_stopped(role: Role, settings: StationSettings, config: Path, notifier: Notifier) -> None:
+    station = Station(role, settings, notifier=notifier)
     running = asyncio.current_task()
     asked = 0
 

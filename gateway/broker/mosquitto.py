@@ -186,6 +186,10 @@ class Mosquitto(BrokerPart):
         if self._folder is not None:
             shutil.rmtree(self._folder.path, ignore_errors=True)
 
+    def silent(self) -> str | None:
+        """It is this process' own: it ends with it, and starts with the next."""
+        return "the broker, which this gateway has started, does not answer"
+
     def status(self) -> Mapping[str, Any]:
         """As the API shows it."""
         pid = self._process.pid if self._process is not None else None

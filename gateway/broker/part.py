@@ -128,6 +128,10 @@ class BrokerPart(Part):
     def expect_end(self) -> None:
         """The station stops; whoever told it so may have told the broker as well."""
 
+    def silent(self) -> str | None:
+        """It has not answered for long: why this whole process must start anew; None where that mends nothing."""
+        return None
+
     @abstractmethod
     def status(self) -> Mapping[str, Any]:
         """As the API shows it."""

@@ -86,7 +86,7 @@ def gateway_backup(
     from device_agent.clock import Clock
     from gateway.backup.passphrase import new_passphrase
     from gateway.backup.take import Wish, check_target, take_backup
-    from gateway.station import settings_for
+    from gateway.station_settings import settings_for
 
     output = invocation(context).output
     settings = settings_for("gateway", config)

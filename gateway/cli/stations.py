@@ -217,7 +217,7 @@ def _token(token: str | None, file: Path | None, bundle: str | None) -> str | No
 def _settings(role: Role, config: Path) -> tuple[StationSettings, Path]:
     """The settings of a station and its state folder, which is made. Raises ``ConfigInvalid``."""
     from gateway.fleet.state_folder import made
-    from gateway.station import settings_for
+    from gateway.station_settings import settings_for
 
     settings = settings_for(role, config)
     return settings, made(Path(settings.state_dir or f"/var/lib/outstation/{role}"))

@@ -152,6 +152,15 @@ class MqttDownlink(Part):
             "next_attempt": state.next_attempt,
         }
 
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection to the broker."""
+        return self._link.state.connected
+
+    async def stuck(self) -> str | None:
+        """Why the link does not work any more; None while it does, or is on its way to a broker."""
+        return await self._link.stuck()
+
     # --- down ------------------------------------------------------------------------------------------------------
 
     async def deliver(self, parcel: Parcel, remaining: float, names: Sequence[str]) -> None:

@@ -19,7 +19,11 @@ from tests.house.tree import CODE, ROOT, listing, name, python_files, syntax
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 # File -> packages that it uses where they are installed and does without where they are not.
-OPTIONAL = {"device_agent/swarm.py": {"uvloop"}, "tests/fuzz/fuzzer.py": {"atheris"}}
+OPTIONAL = {
+    "device_agent/swarm.py": {"uvloop"},
+    "tests/fuzz/fuzzer.py": {"atheris"},
+    "device_agent/log_stream.py": {"systemd"},
+}
 
 
 def normal(distribution: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from device_agent import mqtt
+from device_agent import mqtt, mqtt_client
 from device_agent.mqtt import BrokerAddress, MqttLink, NotConnected
 from tests.peers.broker import Broker, free_port
 from tests.peers.waiting import until
@@ -237,7 +237,7 @@ async def test_a_server_that_speaks_nonsense_is_only_another_failure(
 async def test_a_socket_that_is_closed_before_it_is_watched_for_writing_troubles_nobody() -> None:
     complaints: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, complaint: complaints.append(complaint))
-    client = mqtt._Client("127.0.0.1")
+    client = mqtt_client.Client("127.0.0.1")
     ours, theirs = socket.socketpair()
     with theirs:
         client._on_socket_register_write(None, None, ours)

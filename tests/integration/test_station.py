@@ -75,7 +75,7 @@ DEVICES = [
     "ssh-mine",
 ]
 UPLINK = ["uplink", "mine-upward"]
-LINKS = [*DEVICES, "sites", *UPLINK, "calls", "reactor", "schedule", "api", "engines"]
+LINKS = [*DEVICES, "sites", *UPLINK, "calls", "reactor", "schedule", "api", "engines", "service-reports"]
 
 
 def settings(folder: Path, **changed: Any) -> StationSettings:
@@ -115,7 +115,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 async def opened(steps: list[str]) -> None:
-    await until(lambda: "open engines" in steps, seconds=20, what="the last part is open")
+    await until(lambda: "open service-reports" in steps, seconds=20, what="the last part is open")
 
 
 # --- in this process -------------------------------------------------------------------------------------------------
@@ -221,6 +221,7 @@ async def test_the_sections_make_the_difference(
         "schedule",
         "api",
         "engines",
+        "service-reports",
     }
     assert (view["uplink"] is not None, view["broker"] is not None, view["listen"] is not None) == (
         "uplink" in has,

@@ -67,6 +67,8 @@ class StationProcess:
         self._role = role
         self.write({"name": "lisbon", "state_dir": str(folder / "state"), "socket": str(self.socket), **settings})
         self.process: asyncio.subprocess.Process | None = None
+        self.environment: dict[str, str] = {}
+        """Beside this process' own."""
 
     def write(self, settings: Mapping[str, Any]) -> None:
         """Its settings, as the file has them from now on."""
@@ -85,6 +87,7 @@ class StationProcess:
                 "--config",
                 str(self.config),
                 cwd=ROOT,
+                env=os.environ | self.environment,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

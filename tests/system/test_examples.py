@@ -16,7 +16,7 @@ from gateway.config import StationSettings
 from gateway.devices.policy import Allow, Deny, Operator
 from gateway.devices.policy_file import load_policy
 from gateway.rehearsal import join_token
-from gateway.station import settings_for
+from gateway.station_settings import settings_for
 from tests.peers.broker import free_port
 from tests.peers.system import ROOT, System, assert_exactly_once
 

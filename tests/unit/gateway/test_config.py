@@ -12,7 +12,7 @@ from device_agent.errors import EXIT_CONFIG, ConfigInvalid
 from device_agent.settings import describe, load
 from gateway.config import BrokerSettings, JobsSettings, SitesSettings, StationSettings, UplinkSettings
 from gateway.rooms import Role
-from gateway.station import settings_for
+from gateway.station_settings import settings_for
 
 KEY = zmq.curve_keypair()[0].decode("ascii")
 

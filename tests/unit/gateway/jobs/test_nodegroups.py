@@ -10,7 +10,7 @@ import pytest
 from device_agent.errors import ConfigInvalid, UsageInvalid
 from device_agent.protocol.targeting import compile_target
 from gateway.jobs.nodegroups import WORDS, Nodegroups
-from gateway.station import settings_for
+from gateway.station_settings import settings_for
 
 GROUPS = Nodegroups(
     {

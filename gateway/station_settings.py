@@ -1,0 +1,58 @@
+"""The settings of a station from its file, with what its role implies, held against what no table can say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from device_agent.errors import ConfigInvalid
+from device_agent.settings import load
+from gateway.config import BrokerSettings, SitesSettings, StationSettings
+from gateway.jobs.nodegroups import Nodegroups
+from gateway.rooms import Role
+
+HIGHEST_PORT = 65535
+
+
+def settings_for(role: Role, path: Path) -> StationSettings:
+    """The settings of a station, with what its role implies. Raises ``ConfigInvalid``."""
+    settings = load(StationSettings, path)
+    _check_addresses(settings, path)
+    Nodegroups(settings.nodegroups).check(path)
+    if role == "gateway":
+        return settings if settings.broker is not None else replace(settings, broker=BrokerSettings())
+    if settings.masters or settings.broker is not None:
+        raise ConfigInvalid(
+            "a master has sites, and neither masters nor a broker",
+            where=str(path),
+            found="masters" if settings.masters else "broker",
+            allowed="name, sites, state_dir, socket, log_level, jobs",
+            hint="run it as a gateway with a sites: section, if it stands between a master and other gateways",
+        )
+    return settings if settings.sites is not None else replace(settings, sites=SitesSettings())
+
+
+def _check_addresses(settings: StationSettings, path: Path) -> None:
+    addresses = {f"masters[{place}].address": entry.address for place, entry in enumerate(settings.masters)}
+    for key, address in addresses.items():
+        first = next(name for name, other in addresses.items() if other == address)
+        if first != key:
+            raise ConfigInvalid(
+                "this master is there twice",
+                where=f"{path}: {key}",
+                found=f"{address}, as in {first}",
+                allowed="each address once",
+                hint="remove one of the two; `outstation keys list` on the master shows its key",
+            )
+    if settings.sites is not None:
+        addresses["sites.listen"] = settings.sites.listen
+    for key, address in addresses.items():
+        port = address.rsplit(":", 1)[1]
+        if port != "*" and not (port.isdigit() and int(port) <= HIGHEST_PORT):
+            raise ConfigInvalid(
+                "there is no such port",
+                where=f"{path}: {key}",
+                found=address,
+                allowed=f"1 to {HIGHEST_PORT}, or * to listen",
+            )
