@@ -25,11 +25,11 @@ from device_agent.events import EventOutbox
 from device_agent.grains import own_grains
 from device_agent.guard import Guard
 from device_agent.identity import IdentityFile, new_identity
-from device_agent.joining import LOGIN_REFUSED_SECONDS, invitation, shown_machine
+from device_agent.joining import LOGIN_REFUSED_SECONDS, NothingToJoinBy, broker_address, invitation, shown_machine
 from device_agent.journal_file import FileJournal
 from device_agent.local_host import LocalHost
 from device_agent.mine import from_pillar, keep_fresh, refresh
-from device_agent.mqtt import BrokerAddress, MqttLink, NotConnected
+from device_agent.mqtt import MqttLink, NotConnected
 from device_agent.own import Own
 from device_agent.parts import Part
 from device_agent.protocol.grain_changes import difference
@@ -37,6 +37,8 @@ from device_agent.protocol.messages import Grains
 from device_agent.protocol.mine import calls
 from device_agent.schedule.runner import AgentSchedule
 from device_agent.schedule.zones import zone_of
+from device_agent.service_reports import Judge
+from device_agent.standing import Standing, how
 from device_agent.state_folder import StateFolder
 from device_agent.token_file import find_token, forget_token
 
@@ -50,6 +52,9 @@ OUTGOING_MESSAGES = 1024
 INCOMING_MESSAGES = 1000
 GOODBYE_SECONDS = 3.0
 LOOK_SECONDS = 0.1
+STUCK_SECONDS = 60.0
+"""Longer than any write of the journal or the identity may take."""
+
 JOURNAL = "journal"
 
 
@@ -60,7 +65,8 @@ class Agent(Part):
     drain_seconds: ClassVar[float] = DRAIN_MAX_SECONDS + GOODBYE_SECONDS + 2.0
     """Above the largest ``drain_seconds`` of the settings, which is what bounds a drain."""
 
-    def __init__(self, table: AgentSettings, clock: Clock | None = None) -> None:
+    def __init__(self, table: AgentSettings, clock: Clock | None = None, *, waits: bool = False) -> None:
+        """``waits``: with nothing to join a site by, wait for a token instead of refusing to start."""
         self.counters = Counters()
         self.identity = new_identity()
         """Whoever this machine is: from its file, once that is open."""
@@ -84,6 +90,10 @@ class Agent(Part):
             clock=self._clock,
             count=self.counters.refused,
         )
+        self.standing = Standing(self._folder.path)
+        self._waits = waits
+        self._joining = "not joined yet"
+        self._ticked = self._clock.monotonic()
         self._writing = asyncio.Lock()
         self._hurry = False
         self._extra: Grains = table.grains
@@ -117,7 +127,8 @@ class Agent(Part):
             invitation(self._table, None, self.identity)
             self._live()
         else:
-            self.spawn(self._join(await self._enroller()), "join")
+            self.spawn(self._join(None if self._waits else await self._enroller()), "join")
+        self.spawn(self._stand(), "standing")
 
     async def drain(self) -> None:
         """Start nothing more, let running jobs finish in time, say goodbye."""
@@ -181,12 +192,26 @@ class Agent(Part):
             serial=serial,
             model=model,
             keep=self._write_identity,
-            tell=log.warning,
+            tell=self._tell_joining,
             clock=self._clock,
             counters=self.counters,
         )
 
-    async def _join(self, enroller: Enroller) -> None:
+    def _tell_joining(self, sentence: str) -> None:
+        log.warning(sentence)
+        self._joining = f"not joined yet: {sentence}"
+
+    async def _invited(self) -> Enroller:
+        """What joins, as soon as there is something to join by."""
+        while True:
+            try:
+                return await self._enroller()
+            except NothingToJoinBy as nothing:
+                self._joining = f"not joined yet: {nothing.hint}"
+                await asyncio.sleep(TICK_SECONDS)
+
+    async def _join(self, enroller: Enroller | None) -> None:
+        enroller = enroller or await self._invited()
         log.info("joins as did=%s fingerprint=%s", self.identity.did, self.identity.fingerprint)
         await enroller.join()
         await asyncio.to_thread(forget_token, self._table)
@@ -201,7 +226,7 @@ class Agent(Part):
             while not asking.done() and not link.state.connected:
                 await asyncio.wait({asking}, timeout=TICK_SECONDS)
             asking.cancel()
-        link.address = self._address()
+        link.address = broker_address(self.identity, self._table.broker)
 
     # --- belonging to a site -------------------------------------------------------------------------------------
 
@@ -239,7 +264,7 @@ class Agent(Part):
             ),
         )
         link = self._link = MqttLink(
-            self._address(),
+            broker_address(self.identity, self._table.broker),
             identity.did,
             subscriptions=device.subscriptions(),
             on_message=device.receive,
@@ -272,20 +297,6 @@ class Agent(Part):
         own, wanted = self._device.jobs.own, self._table.mine_functions
         # What is in memory: to ask for it, device by device, would cost the uplink of the whole site.
         await refresh([*calls(wanted), *from_pillar(own.pillar.held, wanted)], self._host, own)
-
-    def _address(self) -> BrokerAddress:
-        identity, wanted = self.identity, self._table.broker
-        tls = identity.tls_port if wanted.tls or identity.tls else 0
-        if wanted.tls and not tls:
-            log.warning("the broker of this site has no TLS: connected without")
-        return BrokerAddress(
-            wanted.host or identity.host,
-            tls or identity.port,
-            None,
-            identity.did,
-            identity.password,
-            identity.authority if tls else b"",
-        )
 
     def _spawn_execution(self, execution: Coroutine[Any, Any, None]) -> None:
         task = self.spawn(execution, "job")
@@ -338,6 +349,22 @@ class Agent(Part):
             if self.identity.floor.write_due(now):
                 self.identity.changed = True
             await self._keep_identity()
+            self._ticked = self._clock.monotonic()
+
+    async def _stand(self) -> None:
+        while True:
+            self.standing.say(how(self.identity, self._device, self._link) or self._joining)
+            await asyncio.sleep(TICK_SECONDS)
+
+    def judges(self) -> dict[str, Judge]:
+        """Without what this agent is of no use."""
+        return {"journal": self._journal.stuck, "link": self._stuck}
+
+    async def _stuck(self) -> str | None:
+        if self._link is None:
+            return None
+        silent = self._clock.monotonic() - self._ticked
+        return f"no turn for {silent:.0f} s" if silent > STUCK_SECONDS else await self._link.stuck()
 
     async def _watch_login(self, link: MqttLink) -> None:
         refused_at: float | None = None

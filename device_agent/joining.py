@@ -6,14 +6,16 @@ replaced and gives it a new password. What it knows by then is held against the 
 
 from __future__ import annotations
 
+import logging
 import os
 from dataclasses import dataclass, field
 
 from device_agent.clock import Clock
-from device_agent.config import AgentSettings
+from device_agent.config import AgentSettings, BrokerSettings
 from device_agent.errors import ConfigInvalid, Refused
 from device_agent.grains import machine_model, machine_serial
 from device_agent.identity import Identity
+from device_agent.mqtt import BrokerAddress
 from device_agent.protocol import topics
 from device_agent.trust.chain import SKEW_SECONDS
 from device_agent.trust.join import NONCE_BYTES, confirm, request
@@ -22,11 +24,19 @@ from device_agent.trust.root_list import read_root_list
 from device_agent.trust.signed_job import FUTURE_SECONDS
 from device_agent.trust.token import JoinToken
 
+log = logging.getLogger(__name__)
+
 JOIN_USER = "enroll"
 """User and password at the listener for joining; everybody knows them, and they are of use for nothing else."""
 
 LOGIN_REFUSED_SECONDS = 60.0
 """A device of a site that the broker keeps out for so long asks for another password: its word may have been lost."""
+
+
+class NothingToJoinBy(ConfigInvalid):
+    """A device of no site yet, without a token and without the settings that would do."""
+
+    default_id = "config.nothing_to_join_by"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +60,7 @@ def invited_by_token(token: JoinToken) -> Invitation:
 def invitation(table: AgentSettings, token: JoinToken | None, identity: Identity) -> Invitation:
     """What this device joins by: its token, its settings, and what it knows since it last joined.
 
-    Raises ``ConfigInvalid`` when something is missing, or when two of these contradict each other.
+    Raises ``NothingToJoinBy`` when something is missing, ``ConfigInvalid`` when two of these contradict each other.
     """
     given = invited_by_token(token) if token is not None else None
     site = _agreed("site", identity.site, given.site if given else "", table.site or "")
@@ -64,7 +74,7 @@ def invitation(table: AgentSettings, token: JoinToken | None, identity: Identity
     if not root and not table.trust_on_first_use:
         missing.append("root")
     if missing:
-        raise ConfigInvalid(
+        raise NothingToJoinBy(
             "this device belongs to no site yet, and there is nothing to join one by",
             where=", ".join(missing),
             found="no token",
@@ -78,6 +88,21 @@ def invitation(table: AgentSettings, token: JoinToken | None, identity: Identity
         bytes.fromhex(root) if root else None,
         given.token if given else None,
         tls=table.broker.tls or (given.tls if given else identity.tls),
+    )
+
+
+def broker_address(identity: Identity, wanted: BrokerSettings) -> BrokerAddress:
+    """Where a device that belongs to a site listens, and who it is there."""
+    tls = identity.tls_port if wanted.tls or identity.tls else 0
+    if wanted.tls and not tls:
+        log.warning("the broker of this site has no TLS: connected without")
+    return BrokerAddress(
+        wanted.host or identity.host,
+        tls or identity.port,
+        None,
+        identity.did,
+        identity.password,
+        identity.authority if tls else b"",
     )
 
 

@@ -190,6 +190,12 @@ class FileJournal:
             self.write_failures += 1
             log.error("the journal cannot be written path=%s error=%s", self._path, error)
 
+    async def stuck(self) -> str | None:
+        """None when the file answers: a write that hangs keeps this waiting. A disk that is full is no reason."""
+        async with self._turn:
+            await asyncio.to_thread(os.fstat, self._descriptor)
+        return None
+
     def _pend(self, record: Record) -> None:
         framed = _framed(record)
         # While the disk is full this is all that grows. What is dropped here is still known in memory, and after a

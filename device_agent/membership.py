@@ -5,22 +5,25 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+import time
 from pathlib import Path
 
+from device_agent import standing
 from device_agent.clock import Clock, iso
 from device_agent.config import AgentSettings, load
 from device_agent.counters import Counters
+from device_agent.durable import replace_private
 from device_agent.enroller import FINAL, Enroller
 from device_agent.errors import EXIT_NOT_ALL_OK, EXIT_OK, OutstationError, UsageInvalid
 from device_agent.identity import Identity, IdentityFile
 from device_agent.joining import invitation, shown_machine
 from device_agent.state_folder import StateFolder
-from device_agent.token_file import find_token, forget_token, parse_token, read_token
+from device_agent.token_file import FILE, find_token, forget_token, parse_token, read_token
 from device_agent.trust.device_certificate import read_device_certificate
 from device_agent.trust.token import JoinToken
 
 STANDARD_INPUT = "-"
-WAIT_SECONDS = 600.0
+LOOK_SECONDS = 0.5
 
 
 class NotJoinedInTime(OutstationError):
@@ -36,9 +39,11 @@ def join(config: Path, token: str | None, token_file: Path | None, wait_seconds:
     table = load(config)
     given = given_token(token, token_file)
     folder = StateFolder(Path(table.state_dir))
+    file = IdentityFile(folder.path)
+    if given is not None and table.token_file is None and standing.running(folder.path):
+        return _hand_over(given, file, wait_seconds)
     folder.take()
     try:
-        file = IdentityFile(folder.path)
         identity = file.load_or_begin()
         if identity.joined and given is None:
             _tell(f"this device belongs to a site already: {identity.name} of {identity.site}")
@@ -48,6 +53,33 @@ def join(config: Path, token: str | None, token_file: Path | None, wait_seconds:
         forget_token(table)
     finally:
         folder.release()
+    _write(identity)
+    return EXIT_OK
+
+
+def _hand_over(token: JoinToken, file: IdentityFile, wait_seconds: float) -> int:
+    """Let the agent that runs here join. Raises ``NotJoinedInTime``, and ``ConfigInvalid`` for a damaged identity."""
+    identity = file.load()
+    if identity is not None and identity.joined:
+        _tell(f"this device belongs to a site already: {identity.name} of {identity.site}")
+        return EXIT_OK
+    replace_private(file.path.with_name(FILE), token.text().encode())
+    _tell("the agent that runs here has the token")
+    clock, told = Clock(), ""
+    until = clock.monotonic() + wait_seconds
+    while identity is None or not identity.joined:
+        if clock.monotonic() >= until:
+            raise NotJoinedInTime(
+                f"not joined within {wait_seconds:g} s",
+                found=told or None,
+                hint="journalctl -u outstation-agent; it goes on trying",
+            )
+        said = standing.sentence(file.path.parent)
+        if said != told:
+            told = said
+            _tell(said)
+        time.sleep(LOOK_SECONDS)
+        identity = file.load()
     _write(identity)
     return EXIT_OK
 

@@ -7,13 +7,14 @@ import fcntl
 import json
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from device_agent.config import load
+from device_agent.device import Device
 from device_agent.errors import EXIT_NOT_ALL_OK, EXIT_OK
-from device_agent.identity import IdentityFile
+from device_agent.identity import Identity, IdentityFile
+from device_agent.mqtt import MqttLink
 from device_agent.state_folder import LOCK
 
 FILE: Final = "status"
@@ -26,21 +27,35 @@ BYTES: Final = 2048
 class Standing:
     """Keeps the sentence: written when it is another one than before, and not synced, as a start says a new one."""
 
-    def __init__(self, folder: Path, tell: Callable[[str], object]) -> None:
+    def __init__(self, folder: Path) -> None:
         self._path = folder / FILE
-        self._tell = tell
-        self._said = ""
+        self.said = ""
+
+    async def sentence(self) -> str:
+        """What was said last, for whoever asks again and again."""
+        return self.said or "starts"
 
     def say(self, sentence: str) -> None:
         """Let this be how it is now. On a disk that is full only the file is missing."""
-        if sentence == self._said:
+        if sentence == self.said:
             return
-        self._said = sentence
-        self._tell(sentence)
+        self.said = sentence
         beside = self._path.with_name(f"{FILE}.new")
         with contextlib.suppress(OSError):
             beside.write_text(sentence + "\n", encoding="utf-8")
             beside.replace(self._path)
+
+
+def how(identity: Identity, device: Device | None, link: MqttLink | None) -> str:
+    """How a device of a site does; empty while it belongs to none."""
+    if device is None or link is None:
+        return ""
+    whose = f"{identity.name} of {identity.site}"
+    if not link.state.connected:
+        return f"not connected, {whose}: the broker at {link.address}: {link.state.last_error or 'no answer yet'}"
+    if not device.welcomed:
+        return f"not connected, {whose}: the broker at {link.address} answers, the gateway has not yet"
+    return f"{CONNECTED} to {link.address} as {whose}"
 
 
 def running(folder: Path) -> bool:
