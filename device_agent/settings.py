@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -18,10 +19,10 @@ import msgspec
 from msgspec import inspect
 
 from device_agent.errors import ConfigInvalid
-from device_agent.settings_file import Items, Place, Scalar, Section, Tree, read_file, shown
+from device_agent.settings_file import Items, Place, Scalar, Section, Tree, read_file, read_text, shown
 from device_agent.settings_words import Setting, describe, example_words, schema, table_type, type_words, unwrapped
 
-__all__ = ["Setting", "describe", "load", "places"]
+__all__ = ["Setting", "describe", "load", "load_text", "places", "says"]
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -31,12 +32,34 @@ _secret = re.compile("password|secret|token", re.IGNORECASE)
 _TRUE = frozenset({"true", "yes", "on"})
 
 
-def load(table: type[T], path: Path) -> T:
-    """The settings in a file and its pieces.
+def load(table: type[T], path: Path, implied: Mapping[str, str] = {}) -> T:
+    """The settings in a file and its pieces; ``implied`` texts count where neither says anything.
 
     Raises ``ConfigInvalid`` with file:line, what was found and what is allowed.
     """
     tree = _tree(path)
+    for key, text in implied.items():
+        if not _said(tree, key):
+            tree.entries[key], tree.places[key] = Scalar(tree.place, "str", text, plain=False), tree.place
+    return _loaded(table, tree)
+
+
+def load_text(table: type[T], text: str, path: Path) -> T:
+    """The settings in a text that was read from a file; pieces beside the file do not count. Raises as ``load``."""
+    return _loaded(table, _unfolded(read_text(text, path)))
+
+
+def says(path: Path, key: str) -> bool:
+    """Whether a file or one of its pieces says something of this key. Raises ``ConfigInvalid``."""
+    return _said(_tree(path), key)
+
+
+def _said(tree: Section, key: str) -> bool:
+    found = tree.entries.get(key)
+    return found is not None and not (isinstance(found, Scalar) and found.kind == "null")
+
+
+def _loaded(table: type[T], tree: Section) -> T:
     checked = _Checking(table).section(table_type(table), tree, "")
     try:
         return msgspec.convert(checked, table)

@@ -70,7 +70,11 @@ Tree = Scalar | Items | Section
 
 def read_file(file: Path) -> Section:
     """The mapping that a file is. Raises ``ConfigInvalid`` with file, line and column."""
-    text = _text(file)
+    return read_text(_text(file), file)
+
+
+def read_text(text: str, file: Path) -> Section:
+    """The mapping that the text of a file is. Raises ``ConfigInvalid`` with file, line and column."""
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:

@@ -13,6 +13,7 @@ import gc
 import logging
 import resource
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import uvloop
@@ -25,6 +26,7 @@ from device_agent.parts import Part, leaves
 from device_agent.signals import handled
 from gateway.api.keys import KeysApi
 from gateway.api.listener import Listen
+from gateway.api.reload import ReloadApi
 from gateway.api.server import ApiServer
 from gateway.api.ssh_devices import SshDevicesApi
 from gateway.config import BrokerSettings, SitesSettings, StationSettings
@@ -72,6 +74,8 @@ class Station:
         self._site: SiteRooms | None = None
         self._server: ApiServer | None = None
         self._schedule: StationSchedule | None = None
+        self.take_settings: Callable[[], None] = lambda: self.reload(self._settings)
+        """Reads the settings anew and takes them over; raises ``ConfigInvalid``."""
 
     def stop(self) -> None:
         """Drain and end."""
@@ -194,7 +198,7 @@ class Station:
         )
         ssh = SshDevicesApi(book=self._site.ssh_book if self._site is not None else None, audit=rooms.audit)
         operations = [*rooms.operations(self._stopping), *keys.operations(), *ssh.operations()]
-        operations += [*kept.operations(), *outlets.operations()]
+        operations += [*kept.operations(), *outlets.operations(), *ReloadApi(self.take_settings).operations()]
         listen = self._settings.api
         return ApiServer(
             socket,
@@ -342,9 +346,11 @@ async def _until_stopped(role: Role, settings: StationSettings, config: Path, no
         elif running is not None:
             running.cancel()
 
+    station.take_settings = lambda: station.reload(settings_for(role, config))
+
     def reload() -> None:
         try:
-            station.reload(settings_for(role, config))
+            station.take_settings()
         except ConfigInvalid as error:
             log.error("settings not reloaded: %s", error)
 

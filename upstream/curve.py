@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import logging
+import os
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,7 +76,10 @@ def load_or_make(path: Path) -> CurveKeys:
         text = path.read_text(encoding="ascii")
     except FileNotFoundError:
         public, secret = (part.decode("ascii") for part in zmq.curve_keypair())
-        replace_private(path, f"public {public}\nsecret {secret}\n".encode("ascii"))
+        folder = path.parent.stat()
+        # An administrator may make it for a station of another user, whose folder it is.
+        owner = (folder.st_uid, folder.st_gid) if os.geteuid() == 0 else None
+        replace_private(path, f"public {public}\nsecret {secret}\n".encode("ascii"), owner)
         return CurveKeys(public, secret)
     except UnicodeDecodeError:
         text = ""

@@ -72,10 +72,13 @@ def run_master(config: Config = MASTER_CONFIG) -> int:
 
 
 def run_gateway(config: Config = GATEWAY_CONFIG) -> int:
-    """Run a gateway until it is stopped."""
-    from gateway import station
+    """Run a gateway until it is stopped; without a name it waits to be given one."""
+    from device_agent.notify import Notifier
+    from gateway import station, waiting_room
 
-    return station.main("gateway", config)
+    notifier = Notifier()
+    named = waiting_room.wait_for_name(config, notifier)
+    return station.main("gateway", config, notifier) if named else EXIT_OK
 
 
 def run_agent(config: Config = AGENT_CONFIG) -> int:

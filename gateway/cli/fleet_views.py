@@ -33,6 +33,12 @@ class TokenView(Struct, frozen=True):
     addresses: list[str] = []
 
 
+class Reloaded(Struct, frozen=True):
+    """The station has taken its settings anew."""
+
+    reloaded: bool
+
+
 def shown(client: StationClient) -> FleetView:
     """What the station is in its fleet."""
     return client.ask("GET", "/fleet", FleetView)

@@ -1,4 +1,4 @@
-"""``master init``, ``gateway init`` and ``gateway join``: how a station comes to its fleet."""
+"""``master init`` and ``gateway init``: a station's keys, and what it says of itself to come into its fleet."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from device_agent.errors import EXIT_CONFIG, EXIT_NOT_ALL_OK, EXIT_OK, EXIT_REFUSED, EXIT_USAGE
+from gateway.cli import join
 from gateway.cli.command import HelpText, invocation, verb
 from gateway.cli.text import safe
 
@@ -48,16 +49,6 @@ GATEWAY_INIT = HelpText(
     ],
     exits=EXITS,
 )
-GATEWAY_JOIN = HelpText(
-    purpose="Join this gateway to a fleet, whether it runs or not.",
-    details="With the token that `outstation sites token` prints on a master, which then accepts the site; or with the "
-    "bundle that was made from this gateway's request, for a site that sees no master before it works.",
-    examples=[
-        ("outstation gateway join 'TOKEN'", "in quotes: it has letters that a shell takes for its own"),
-        ("outstation gateway join --bundle lisbon.bundle", "with all it needs in one file"),
-    ],
-    exits=EXITS,
-)
 
 
 def add(name: str, group: typer.Typer) -> None:
@@ -66,7 +57,7 @@ def add(name: str, group: typer.Typer) -> None:
         verb(group, "init", MASTER_INIT)(master_init)
     elif name == "gateway":
         verb(group, "init", GATEWAY_INIT)(gateway_init)
-        verb(group, "join", GATEWAY_JOIN)(gateway_join)
+        verb(group, "join", join.TEXT)(join.gateway_join)
 
 
 WrittenTo = Annotated[Path | None, typer.Option(metavar="FILE", help="write the line to this file too")]
@@ -91,20 +82,20 @@ def master_init(
     from gateway.fleet.state_folder import at_rest
 
     output = invocation(context).output
-    settings, folder = _settings("master", config)
+    settings, folder = settings_and_folder("master", config)
     if root_list is not None:
         import asyncio
 
         body = read_file(root_list)
         with at_rest(folder, f"outstation fleet publish {root_list}"):
-            authority = _authority("master", settings, folder)
+            authority = authority_of("master", settings.name, folder)
             asyncio.run(publish(authority, body, str(root_list)))
         root = authority.anchor.root
         assert root is not None, "just taken in"
         output.line(("installed", "green"), f" version {root.version} of fleet {root.fingerprint.hex()}")
         output.facts([("may sign", ", ".join(authority.roles()))])
         return EXIT_OK
-    authority = _authority("master", settings, folder)
+    authority = authority_of("master", settings.name, folder)
     line, addresses = _description(authority, settings, address or [])
     output.line(line)
     _keep(folder / "description", line)
@@ -121,8 +112,8 @@ def gateway_init(context: typer.Context, file: WrittenTo = None, config: Config 
     from gateway.fleet import armor
 
     output = invocation(context).output
-    settings, folder = _settings("gateway", config)
-    authority = _authority("gateway", settings, folder)
+    settings, folder = settings_and_folder("gateway", config)
+    authority = authority_of("gateway", settings.name, folder)
     line = armor.wrap("os-request", authority.request())
     output.line(line)
     _keep(folder / "request", line)
@@ -134,87 +125,7 @@ def gateway_init(context: typer.Context, file: WrittenTo = None, config: Config 
     return EXIT_OK
 
 
-def gateway_join(
-    context: typer.Context,
-    token: Annotated[str | None, typer.Argument(metavar="TOKEN", help="the token; - reads it from stdin")] = None,
-    token_file: Annotated[Path | None, typer.Option(metavar="FILE", help="read the token from a file")] = None,
-    bundle: Annotated[str | None, typer.Option(metavar="FILE", help="a bundle made for this gateway")] = None,
-    config: Config = GATEWAY_CONFIG,
-    as_json: Annotated[bool, typer.Option("--json", help="one JSON object")] = False,
-) -> int:
-    """Join a fleet."""
-    from device_agent.errors import NotRunning
-    from gateway.fleet import armor
-
-    settings, folder = _settings("gateway", config)
-    typed = _token(token, token_file, bundle)
-    carried = armor.typed(bundle) if bundle is not None else None
-    called = invocation(context)
-    try:
-        view = _joined_running(context, settings, typed, carried)
-    except NotRunning:
-        view = _joined_files(settings, folder, typed, carried)
-        called.output.note(f"no station runs here: kept in {safe(str(folder))} for its next start")
-    if as_json:
-        called.output.record("fleet", view)
-    else:
-        _say_joined(context, view)
-    return EXIT_OK
-
-
-def _joined_running(
-    context: typer.Context, settings: StationSettings, token: str | None, bundle: str | None
-) -> FleetView:
-    from gateway.cli import fleet_views
-    from gateway.cli.client import ANSWER_SECONDS, StationClient
-
-    called = invocation(context)
-    # What was typed goes before the environment, and settings that were named are that too.
-    source = context.get_parameter_source("config")
-    named = source is not None and source.name == "COMMANDLINE"
-    if called.meant.typed or (not named and (called.meant.socket is not None or called.meant.api is not None)):
-        return fleet_views.join(called.client(), token, bundle)
-    socket = Path(settings.socket or "/run/outstation/gateway.sock")
-    return fleet_views.join(StationClient(socket, ANSWER_SECONDS), token, bundle)
-
-
-def _joined_files(settings: StationSettings, folder: Path, token: str | None, bundle: str | None) -> FleetView:
-    import asyncio
-
-    import msgspec
-
-    from gateway.cli.fleet_views import FleetView
-    from gateway.fleet.joining import join_with_bundle, join_with_token
-    from gateway.fleet.state_folder import at_rest
-
-    with at_rest(folder, "outstation --socket PATH gateway join …, with the socket of the station that runs"):
-        authority = _authority("gateway", settings, folder)
-        asyncio.run(
-            join_with_token(authority, token) if token is not None else join_with_bundle(authority, bundle or "")
-        )
-    return msgspec.convert(authority.view(), FleetView)
-
-
-def _token(token: str | None, file: Path | None, bundle: str | None) -> str | None:
-    """The token's text, wherever it comes from; None for a bundle. Raises ``UsageInvalid``."""
-    import sys
-
-    from device_agent.errors import UsageInvalid
-    from gateway.cli.fleet import read_file
-
-    if sum(given is not None for given in (token, file, bundle)) != 1:
-        raise UsageInvalid(
-            "a gateway joins with one thing",
-            allowed="TOKEN, --token-file FILE or --bundle FILE",
-            hint="outstation gateway join 'TOKEN', with what `outstation sites token` prints on a master",
-        )
-    if file is not None:
-        return read_file(file).decode("ascii", "replace")
-    # As elsewhere, a dash in its place is for what comes by the pipe.
-    return sys.stdin.read(65_536) if token == "-" else token  # noqa: S105 - a dash is no password
-
-
-def _settings(role: Role, config: Path) -> tuple[StationSettings, Path]:
+def settings_and_folder(role: Role, config: Path) -> tuple[StationSettings, Path]:
     """The settings of a station and its state folder, which is made. Raises ``ConfigInvalid``."""
     from gateway.fleet.state_folder import made
     from gateway.station_settings import settings_for
@@ -223,14 +134,14 @@ def _settings(role: Role, config: Path) -> tuple[StationSettings, Path]:
     return settings, made(Path(settings.state_dir or f"/var/lib/outstation/{role}"))
 
 
-def _authority(role: Role, settings: StationSettings, folder: Path) -> Authority:
+def authority_of(role: Role, site: str, folder: Path) -> Authority:
     """The station's keys and standing, its keys made when there are none."""
     from device_agent.clock import Clock
     from gateway.devices.authority import Authority
     from upstream.curve import load_or_make
 
     curve = load_or_make(folder / "curve.key")
-    return Authority(folder, role=role, site=settings.name, curve=curve, clock=Clock())
+    return Authority(folder, role=role, site=site, curve=curve, clock=Clock())
 
 
 def _description(authority: Authority, settings: StationSettings, given: list[str]) -> tuple[str, list[str]]:
@@ -274,7 +185,7 @@ def _say_fingerprints(context: typer.Context, authority: Authority) -> None:
         output.note(f"identity:     {fingerprint(authority.signing.public)}")
 
 
-def _say_joined(context: typer.Context, view: FleetView) -> None:
+def say_joined(context: typer.Context, view: FleetView) -> None:
     output = invocation(context).output
     output.line(("joined", "green"), f" {safe(view.site)} to fleet {safe(view.root or '-')}")
     if view.joined:

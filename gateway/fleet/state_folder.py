@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -27,6 +28,10 @@ def held(folder: Path, taken: OutstationError) -> Iterator[None]:
     """
     try:
         lock = (made(folder) / "lock").open("w")
+        if os.geteuid() == 0:
+            # An administrator may come first to the folder of a station of another user, which has to open it too.
+            owner = folder.stat()
+            os.fchown(lock.fileno(), owner.st_uid, owner.st_gid)
     except OSError as error:
         raise _unusable(folder, error) from None
     with lock:

@@ -183,7 +183,7 @@ async def test_a_gateway_joins_with_a_token_while_it_runs_and_while_it_does_not(
         gateway.on_change(tell)
         # The settings that are typed are meant, whatever station the environment means.
         monkeypatch.setenv("OUTSTATION_SOCKET", str(desk.folder / "master.sock"))
-        joined = await asyncio.to_thread(desk.type, "gateway", "join", other.out.strip("\n"), "@gateway")
+        joined = await asyncio.to_thread(desk.type, "gateway", "join", other.out.strip("\n"), "--no-wait", "@gateway")
         assert (joined.status, "no station runs" in joined.error) == (0, False)
         assert told == [["tcp://198.51.100.9:1", "tcp://192.0.2.1:4510"]]
 

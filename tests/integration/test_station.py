@@ -309,7 +309,7 @@ async def test_settings_are_read_again_on_a_hangup_and_bad_ones_change_nothing(g
         ("gateway", {"broker": {"host": "192.0.2.1"}}, "allowed: an address of this machine"),
         ("gateway", {"masters": [{"address": "tcp://m:1", "key": "#" * 40}]}, "not a CURVE public key"),
         ("gateway", {"state_dir": "/proc/nowhere"}, "the state folder cannot be used"),
-        ("gateway", {"name": None}, "name"),
+        ("master", {"name": None}, "name"),
         ("master", {"broker": {}}, "a master has sites"),
         ("master", {"sites": {"listen": "tcp://192.0.2.77:4510"}}, "the address for sites cannot be used"),
         ("master", {"socket": "/proc/nowhere/api.sock"}, "the API's socket cannot be made"),

@@ -95,6 +95,7 @@ OPERATIONS = {
     "GET /fleet/token",
     "POST /fleet",
     "POST /join",
+    "POST /reload",
     "GET /events",
     "GET /operators/me",
     "GET /operators/tokens",
@@ -104,6 +105,7 @@ OPERATIONS = {
     "GET /audit/export",
 }
 WITHOUT_BODY = {
+    "POST /reload",
     "POST /spool/drill/end",
     "POST /sites/{site}/unfence",
     "POST /jobs/{jid}/cancel",
