@@ -78,16 +78,17 @@ class BrokerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """The site's MQTT broker."""
 
     mode: Annotated[
-        Literal["managed", "external", "embedded"],
+        Literal["managed", "service", "external", "embedded"],
         Meta(
-            description="managed: run our own mosquitto; external: use the broker at host and port; "
+            description="managed: run our own mosquitto; service: that of outstation-broker.service, as the package "
+            "has it; external: use the broker at host and port; "
             "embedded: a broker inside this process, for a machine without mosquitto, up to 200 devices"
         ),
     ] = "managed"
     host: Annotated[
         Annotated[str, Meta(min_length=1, max_length=255)] | None,
         Meta(
-            description="managed: where it listens, default 0.0.0.0, every IPv4 address of this machine; "
+            description="managed, service: where it listens, default 0.0.0.0, every IPv4 address of this machine; "
             "external: where it is, default 127.0.0.1; embedded: 127.0.0.1 and nothing else"
         ),
     ] = None
@@ -105,12 +106,16 @@ class BrokerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     rules_dir: Annotated[
         str | None,
         Meta(
-            description="external only: folder to write the broker's users and rules to; default: broker in state_dir"
+            description="external, service: folder for the broker's users and rules; default: external: broker in "
+            "state_dir; service: /var/lib/outstation/broker"
         ),
     ] = None
     pid_file: Annotated[
         str | None,
-        Meta(description="external only: file with the broker's process id, to tell it of changed rules"),
+        Meta(
+            description="external: file with the broker's process id, to tell it of changed rules; service: the same, "
+            "its socket is beside it; default there: /run/outstation-broker/mosquitto.pid"
+        ),
     ] = None
 
     def __post_init__(self) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from device_agent.errors import EXIT_NOT_ALL_OK, EXIT_OK, StationFailed
 from gateway.broker.embedded import COMFORTABLE_DEVICES
-from gateway.broker.mosquitto import find_mosquitto
+from gateway.broker.start import find_mosquitto
 from gateway.cli.client import StationClient
 from gateway.cli.fleet_views import shown
 from gateway.cli.key_client import KeyClient

@@ -120,7 +120,7 @@ class LinkJudge:
         elif self._silent_since is None:
             self._silent_since = now
         elif now - self._silent_since > SILENT_SECONDS:
-            if reason := self._broker.silent():
+            if reason := await self._broker.silent():
                 return reason
             self._silent_since = now
         return await self._downlink.stuck()

@@ -16,6 +16,9 @@ from gateway.broker.embedded import EmbeddedBroker
 from gateway.broker.external import ExternalBroker
 from gateway.broker.mosquitto import Mosquitto
 from gateway.broker.part import BrokerPart
+from gateway.broker.ruled import RuledBroker
+from gateway.broker.service import ServiceBroker
+from gateway.broker.start import RUNTIME, SETTINGS
 from gateway.config import BrokerSettings, SshSettings
 from gateway.devices.client_addresses import ClientAddresses
 from gateway.devices.clock_watch import ClockWatch
@@ -124,7 +127,7 @@ class SiteRooms:
         self._clock = clock
 
     def _hear_addresses(self) -> None:
-        if isinstance(self.broker, Mosquitto):
+        if isinstance(self.broker, RuledBroker):
             # Another's broker tells nobody from where its clients come.
             addresses = self.enrollment.doors.addresses = ClientAddresses()
             self.broker.hear_line = addresses.line
@@ -138,6 +141,7 @@ class SiteRooms:
         downlink = self.downlink = MqttDownlink(
             site=self._site,
             address=self.broker.station_address(),
+            notices=self.broker.hear_line if self.broker.log_topic else None,
             authority=self._rooms.authority,
             enrollment=self.enrollment,
             prekeys=self.prekeys,
@@ -215,6 +219,18 @@ def broker_for(settings: BrokerSettings, site: str, state_dir: Path, clock: Cloc
                 pid_file=Path(settings.pid_file) if settings.pid_file else None,
                 username=settings.username,
                 password=settings.password,
+                clock=clock,
+            )
+        case "service":
+            return ServiceBroker(
+                site=site,
+                state_dir=state_dir,
+                rules_dir=Path(settings.rules_dir) if settings.rules_dir else SETTINGS.parent,
+                runtime_dir=Path(settings.pid_file).parent if settings.pid_file else RUNTIME,
+                host=settings.host or ANYWHERE,
+                port=port,
+                enroll_port=enroll_port,
+                tls_port=tls_port,
                 clock=clock,
             )
         case "managed":

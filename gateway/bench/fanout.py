@@ -33,7 +33,8 @@ from gateway.bench.figures import Measured, Used, middle, record, show
 from gateway.bench.repeats import repeated, stop_when_told
 from gateway.bench.usage import Usage, cpu_seconds, usages
 from gateway.bench.witness import Witness
-from gateway.broker.mosquitto import find_mosquitto, settings_text
+from gateway.broker.mosquitto import settings_text
+from gateway.broker.start import find_mosquitto
 from gateway.cli.fleet_views import shown, site_token
 from gateway.cli.output import Output, standard_output
 from gateway.cli.text import safe

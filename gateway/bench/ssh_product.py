@@ -15,7 +15,8 @@ from device_agent.errors import StationFailed
 from device_agent.trust.policy import SitePolicy
 from gateway.bench.usage import Usage, cpu_seconds, rss_bytes, usage_of
 from gateway.bench.witness import Standing, Witness
-from gateway.broker.mosquitto import find_mosquitto, settings_text
+from gateway.broker.mosquitto import settings_text
+from gateway.broker.start import find_mosquitto
 from gateway.cli.ssh_client import SshClient
 from gateway.fleet.rehearsed import RehearsedFleet
 from gateway.jobs.collect import CONFIRM_SECONDS

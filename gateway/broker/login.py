@@ -13,6 +13,15 @@ _ACCEPTED = b"\x20\x02\x00\x00"
 
 async def lets_in(address: BrokerAddress) -> bool:
     """Log in and leave again; False too when nobody answers."""
+    return await _answer(address) == _ACCEPTED
+
+
+async def answers(address: BrokerAddress) -> bool:
+    """Whether anything comes back, be it a refusal: one that hangs takes a connection and says nothing."""
+    return bool(await _answer(address))
+
+
+async def _answer(address: BrokerAddress) -> bytes:
     writer: asyncio.StreamWriter | None = None
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
@@ -21,12 +30,12 @@ async def lets_in(address: BrokerAddress) -> bool:
             else:
                 reader, writer = await asyncio.open_connection(address.host, address.port)
             writer.write(encode_connect("rules", 10, username=address.username, password=address.password))
-            accepted = await reader.readexactly(len(_ACCEPTED)) == _ACCEPTED
-            if accepted:
+            answer = await reader.readexactly(len(_ACCEPTED))
+            if answer == _ACCEPTED:
                 writer.write(DISCONNECT)
-            return accepted
+            return answer
     except (OSError, EOFError, TimeoutError):
-        return False
+        return b""
     finally:
         if writer is not None:
             writer.close()

@@ -4,9 +4,7 @@ Debian's defaults drop 80 to 90 % of 10,000 simultaneous answers (queue and in-f
 acknowledged to its sender), so both limits are lifted; devices use QoS 0 and clean sessions, so nothing queues for
 them, and our own confirmation and resend are the guarantee.
 
-Rules are files and a SIGHUP. mosquitto 2.0 forgets a SIGHUP that comes while it reads, and says nowhere that it has
-read. So each change brings a new password for a user who may do nothing, and the signal is repeated until that password
-is taken: then the rules are in force, and whoever has no place in them is disconnected.
+Its rules are files and a SIGHUP (``ruled``).
 """
 
 from __future__ import annotations
@@ -31,17 +29,12 @@ from device_agent.errors import ConfigInvalid, StationFailed
 from device_agent.mqtt import BrokerAddress
 from gateway.broker.folder import RulesFolder
 from gateway.broker.login import lets_in
-from gateway.broker.part import BrokerPart
-from gateway.broker.passwords import hash_password, new_password
+from gateway.broker.ruled import LOOK_SECONDS, RuledBroker
 from gateway.broker.rules import (
-    CANARY_USER,
     PACKET_BYTES,
-    SERVER_CERTIFICATE,
-    SERVER_KEY,
     SETTINGS_FILE,
-    STATION_SOCKET,
-    BrokerRules,
 )
+from gateway.broker.start import find_mosquitto
 from gateway.broker.tls import AUTHORITY_FILE, TlsAuthority
 
 log = logging.getLogger(__name__)
@@ -51,12 +44,6 @@ STOP_SECONDS = 5.0
 PORT_RETRIES = 20
 PORT_RETRY_SECONDS = 0.25
 """A broker that died with its station a moment ago may still hold the port."""
-
-TAKE_SECONDS = 10.0
-SIGNAL_SECONDS = 1.0
-"""A signal after which nothing has changed for so long was forgotten, and is sent again."""
-
-LOOK_SECONDS = 0.02
 
 BROKER_USER = "mosquitto"
 
@@ -70,11 +57,6 @@ EXPECTED_WORDS = (
 )
 """What it says of itself, and warnings about what is meant so: the group's topics are everybody's, and a unix socket
 has no such option."""
-
-
-def find_mosquitto() -> str | None:
-    """Where mosquitto is; Debian installs it outside an ordinary user's PATH."""
-    return shutil.which("mosquitto", path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
 
 
 def settings_text(host: str, port: int) -> str:
@@ -97,7 +79,7 @@ def settings_text(host: str, port: int) -> str:
     )
 
 
-class Mosquitto(BrokerPart):
+class Mosquitto(RuledBroker):
     """The broker's process and the folder of its files."""
 
     drain_seconds: ClassVar[float] = STOP_SECONDS
@@ -114,6 +96,7 @@ class Mosquitto(BrokerPart):
         clock: Clock | None = None,
     ) -> None:
         super().__init__(
+            station_user=f"station-{os.urandom(8).hex()}",
             site=site,
             host=host,
             port=port,
@@ -121,19 +104,9 @@ class Mosquitto(BrokerPart):
             tls_port=tls_port,
             authority=TlsAuthority(state_dir / AUTHORITY_FILE, site, clock) if tls_port is not None else None,
         )
-        self._station_user = f"station-{os.urandom(8).hex()}"
-        self._station_password = new_password()
-        self._station_hash = hash_password(self._station_password)
-        self._socket = ""
-        self._rules: BrokerRules | None = None
-        self._folder: RulesFolder | None = None
         self._lock: int | None = None
         self._process: Process | None = None
         self._stopping = False
-
-    def station_address(self) -> BrokerAddress:
-        """The unix socket in the broker's folder, and a user made for this run."""
-        return BrokerAddress(unix_socket=self._socket, username=self._station_user, password=self._station_password)
 
     async def open(self) -> None:
         """Start it and wait until it lets us in. Raises ``ConfigInvalid`` when it cannot be started."""
@@ -186,7 +159,7 @@ class Mosquitto(BrokerPart):
         if self._folder is not None:
             shutil.rmtree(self._folder.path, ignore_errors=True)
 
-    def silent(self) -> str | None:
+    async def silent(self) -> str | None:
         """It is this process' own: it ends with it, and starts with the next."""
         return "the broker, which this gateway has started, does not answer"
 
@@ -201,53 +174,21 @@ class Mosquitto(BrokerPart):
         """A folder that only the broker's user may enter; returns the path of the settings in it."""
         path = Path(tempfile.mkdtemp(prefix="outstation-broker-"))
         owner = _broker_owner()
-        self._folder = RulesFolder(path, owner=owner)
+        self._use(RulesFolder(path, owner=owner))
         os.chown(path, *owner)
         # Held for as long as it is in use: what clears old files away (tmpfiles.d(5)) leaves a locked folder alone.
         self._lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         fcntl.flock(self._lock, fcntl.LOCK_SH)
-        self._socket = str(path / STATION_SOCKET)
-        self._rules = BrokerRules(
-            site=self.site,
-            folder=path,
-            host=self.host,
-            port=self.port,
-            enroll_port=self.enroll_port,
-            tls_port=self.tls_port,
-            station_user=self._station_user,
-        )
         return path / SETTINGS_FILE
 
-    def _write(self) -> BrokerAddress:
-        """Write every file; returns a way in that opens when all of them have been read."""
-        assert self._folder is not None
-        assert self._rules is not None
-        self._folder.write(self._rules.fixed_files())
-        if self._authority is not None and self._authority.server_is_due():
-            certificate, key = self._authority.server(self.host)
-            self._folder.write({SERVER_KEY: key, SERVER_CERTIFICATE: certificate})
-        word = new_password()
-        station = {self._station_user: self._station_hash, CANARY_USER: hash_password(word)}
-        self._folder.write(self._rules.password_files(self._users(station)))
-        return BrokerAddress(unix_socket=self._socket, username=CANARY_USER, password=word)
+    def _signal(self) -> None:
+        assert self._process is not None
+        # Its end is told by whoever reads its log.
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGHUP)
 
     async def _apply(self) -> None:
-        canary = self._write()
-        assert self._process is not None
-        loop = asyncio.get_running_loop()
-        try:
-            async with asyncio.timeout(TAKE_SECONDS):
-                while True:
-                    # Its end is told by whoever reads its log.
-                    with contextlib.suppress(ProcessLookupError):
-                        self._process.send_signal(signal.SIGHUP)
-                    again = loop.time() + SIGNAL_SECONDS
-                    while loop.time() < again:
-                        if await lets_in(canary):
-                            return
-                        await asyncio.sleep(LOOK_SECONDS)
-        except TimeoutError:
-            raise StationFailed(f"the broker did not read its rules again in {TAKE_SECONDS:g} s") from None
+        await self._signal_until(self._write())
 
     # --- process -------------------------------------------------------------------------------------------------
 

@@ -49,6 +49,8 @@ class BrokerPart(Part):
     """
 
     name: ClassVar[str] = "broker"
+    log_topic: ClassVar[bool] = False
+    """Whether it tells the station who connects on a topic."""
 
     def __init__(
         self,
@@ -128,7 +130,7 @@ class BrokerPart(Part):
     def expect_end(self) -> None:
         """The station stops; whoever told it so may have told the broker as well."""
 
-    def silent(self) -> str | None:
+    async def silent(self) -> str | None:
         """It has not answered for long: why this whole process must start anew; None where that mends nothing."""
         return None
 

@@ -35,6 +35,10 @@ PACKET_BYTES = limits.MESSAGE_BYTES + 2048
 
 SETTINGS_FILE = "mosquitto.conf"
 STATION_SOCKET = "station"
+PID_FILE = "mosquitto.pid"
+NOTICES = "$SYS/broker/log/N"
+"""Where a broker with a log of its own tells the station who connects, and from where."""
+
 SERVER_CERTIFICATE = "server.pem"
 SERVER_KEY = "server.key"
 
@@ -120,7 +124,8 @@ class BrokerRules:
     """The files of one broker. ``host`` None is every address of its machine.
 
     ``station_user`` is the station's name at the broker. Without ``station_door`` it comes through the devices' door,
-    as at a broker that somebody else runs.
+    as at a broker that somebody else runs. With ``runtime``, a folder for its socket and its process id, it is one that
+    another program starts, as ``user``.
     """
 
     site: str
@@ -131,6 +136,8 @@ class BrokerRules:
     tls_port: int | None = None
     station_user: str | None = None
     station_door: bool = True
+    runtime: Path | None = None
+    user: str | None = None
 
     def fixed_files(self) -> dict[str, str]:
         """What stays as it is while the broker runs: its settings and the access lists, by file name."""
@@ -176,8 +183,13 @@ class BrokerRules:
             "log_type notice",
             "connection_messages true",
         ]
+        if self.runtime is not None:
+            lines += [f"pid_file {self.runtime / PID_FILE}", "log_dest topic"]
+        if self.user is not None:
+            lines.append(f"user {self.user}")
         if self.station_door:
-            lines += self._door(Role.STATION, f"listener 0 {self.folder / STATION_SOCKET}", bound=True)
+            path = (self.runtime or self.folder) / STATION_SOCKET
+            lines += self._door(Role.STATION, f"listener 0 {path}", bound=True)
         lines += self._door(Role.DEVICE, self._listener(self.port), bound=True)
         lines += self._door(Role.ENROLLING, self._listener(self.enroll_port), bound=False)
         if self.tls_port is not None:
@@ -201,6 +213,8 @@ class BrokerRules:
                 # A pattern holds for every user of the door, a topic for the user named above it.
                 kind = "topic" if named is not None and "%" not in each else "pattern"
                 lines.append(f"{kind} {verb} os/{self.site}/{each}")
+        if role is Role.STATION and self.runtime is not None:
+            lines.append(f"topic read {NOTICES}")
         if role is Role.DEVICE and self.station_user is not None and not self.station_door:
             lines += [f"user {self.station_user}", f"topic readwrite os/{self.site}/#"]
         return _text(lines)

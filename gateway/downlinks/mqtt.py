@@ -19,6 +19,7 @@ from device_agent.protocol import bitmap, topics
 from device_agent.protocol.links import Parcel, Returns
 from device_agent.protocol.messages import Confirm, encode
 from gateway.answers import Answers
+from gateway.broker.rules import NOTICES
 from gateway.devices.authority import Authority
 from gateway.devices.enrolled import Enrolled
 from gateway.devices.epochs import Epochs
@@ -77,6 +78,7 @@ class MqttDownlink(Part):
         answers: Answers,
         metrics: Metrics,
         clock: Clock,
+        notices: Callable[[str], object] | None = None,
     ) -> None:
         self._site = site
         self._by_name = enrollment.by_name
@@ -106,11 +108,17 @@ class MqttDownlink(Part):
         self._bundle_wake = asyncio.Event()
         self._ready = asyncio.Event()
         self._seen_lost = False
+        self._hearing = hearing
+        self._notices = notices
         self._link = MqttLink(
             address,
             client_id=f"station-{site}",
-            subscriptions=[topics.station_filter(site), topics.enrol_request(site)],
-            on_message=hearing.receive,
+            subscriptions=[
+                topics.station_filter(site),
+                topics.enrol_request(site),
+                *([] if notices is None else [NOTICES]),
+            ],
+            on_message=hearing.receive if notices is None else self._hear,
             on_connected=self._connected,
             on_lost=self._lost,
             count=metrics.add,
@@ -160,6 +168,13 @@ class MqttDownlink(Part):
     async def stuck(self) -> str | None:
         """Why the link does not work any more; None while it does, or is on its way to a broker."""
         return await self._link.stuck()
+
+    def _hear(self, topic: str, payload: bytes) -> Awaitable[None] | None:
+        if topic == NOTICES:
+            if self._notices is not None:
+                self._notices(payload.decode("utf-8", "replace").strip())
+            return None
+        return self._hearing.receive(topic, payload)
 
     # --- down ------------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ import pytest
 
 from device_agent.errors import StationFailed
 from device_agent.trust.keys import did_text
-from gateway.broker import mosquitto, part
+from gateway.broker import part, ruled
 from gateway.broker.mosquitto import Mosquitto
 from gateway.broker.part import BrokerPart
 from gateway.broker.passwords import hash_password
@@ -107,7 +107,7 @@ class Deaf:
 
 
 async def test_a_signal_that_was_forgotten_is_sent_again(process: Mosquitto, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mosquitto, "SIGNAL_SECONDS", 0.05)
+    monkeypatch.setattr(ruled, "SIGNAL_SECONDS", 0.05)
     assert process._process is not None
     deaf = Deaf(process._process, lost=2)
     gone = await ada(process)
@@ -119,7 +119,7 @@ async def test_a_signal_that_was_forgotten_is_sent_again(process: Mosquitto, mon
 async def test_a_change_the_broker_does_not_take_is_told_and_tried_until_it_does(
     process: Mosquitto, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(mosquitto, "TAKE_SECONDS", 0.1)
+    monkeypatch.setattr(ruled, "TAKE_SECONDS", 0.1)
     monkeypatch.setattr(part, "RETRY_SECONDS", 0.05)
     assert process._process is not None
     deaf = Deaf(process._process, lost=1_000_000)

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.broker.mosquitto import find_mosquitto
 from gateway.broker.passwords import hash_password
 from gateway.broker.rules import ENROLL_PASSWORD, ENROLL_USER
+from gateway.broker.start import find_mosquitto
 from gateway.devices.client_addresses import ClientAddresses
 from tests.peers.broker import free_port
 from tests.peers.joining import a_device

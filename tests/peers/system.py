@@ -21,7 +21,8 @@ from unittest.mock import patch
 
 from device_agent.errors import NotFound, NotRunning
 from device_agent.protocol import limits
-from gateway.broker.mosquitto import find_mosquitto, settings_text
+from gateway.broker.mosquitto import settings_text
+from gateway.broker.start import find_mosquitto
 from gateway.cli.client import StationClient, UnixConnection
 from gateway.cli.key_client import KeyClient
 from gateway.cli.views import JobView, OutcomeView

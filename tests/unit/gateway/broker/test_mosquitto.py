@@ -11,7 +11,8 @@ import pytest
 
 from device_agent.errors import ConfigInvalid
 from gateway.broker import mosquitto
-from gateway.broker.mosquitto import Mosquitto, find_mosquitto
+from gateway.broker.mosquitto import Mosquitto
+from gateway.broker.start import find_mosquitto
 
 
 def test_mosquitto_is_found_outside_the_path_of_an_ordinary_user(
