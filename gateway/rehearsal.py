@@ -26,8 +26,8 @@ from device_agent.errors import NotRunning, StationFailed
 from gateway.cli.client import StationClient
 from gateway.cli.key_client import KeyClient
 
-READY_SECONDS = 30.0
-STOP_SECONDS = 20.0
+READY_SECONDS = 60.0
+STOP_SECONDS = 60.0
 PROBE_SECONDS = 0.02
 LOG_TAIL = 2000
 

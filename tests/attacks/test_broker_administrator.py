@@ -24,7 +24,7 @@ from tests.peers.tap import Message, Tap, lets_ask, lets_in
 from tests.peers.watched_demo import NORTH, ROOF, RUNS, SITE, SWARM, WatchedDemo, watched_demo
 from tests.peers.wire_objects import NotOfTheDesign, WireReader
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 JID = "20200101000000000000"
 PROOF = re.compile(rb"\xd2\x84.\xa3\x01\x27\x04\x48", re.DOTALL)

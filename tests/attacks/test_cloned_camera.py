@@ -49,7 +49,7 @@ def events(system: System, tag: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.system
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_two_live_copies_are_seen_and_neither_is_heard_until_an_operator_decides(system: System) -> None:
     system.stop(CAMERA)
     shutil.copytree(system.folder / CAMERA, system.folder / "copy")

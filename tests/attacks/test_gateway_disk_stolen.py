@@ -28,7 +28,7 @@ from tests.peers.stranger import Stranger, stranger
 from tests.peers.system import System, whole_system
 from upstream import frames
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 SECRET = "the-password-of-the-archive"
 CAMERAS = ["cam-1", "cam-2"]

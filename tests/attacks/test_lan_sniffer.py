@@ -23,7 +23,7 @@ from tests.peers.sniffer import Sniffer
 from tests.peers.system import System, whole_system
 from tests.peers.tap import Tap
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 SITE, CAMERA, NEIGHBOUR = "lisbon", "cam-gate", "cam-yard"
 THERE = "127.0.0.2"

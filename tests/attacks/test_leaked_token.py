@@ -19,7 +19,7 @@ from gateway.cli.key_client import KeyClient
 from tests.peers.finished import Finished
 from tests.peers.system import System, whole_system
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 LISBON, PORTO = "lisbon", "porto"
 SHORT_SECONDS = 0.2

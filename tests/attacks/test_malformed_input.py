@@ -22,7 +22,7 @@ from tests.peers.hacked_broker import hacked_broker, tapped
 from tests.peers.system import SECONDS, System, assert_exactly_once, whole_system
 from tests.peers.tap import Message, Tap, lets_ask
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 SITE, AGENT, WAITING = "lisbon", "cam-gate", "cam-waits"
 SWARM = 2

@@ -34,7 +34,7 @@ from tests.peers.system import System, whole_system
 from upstream import frames
 from upstream.curve import key_bytes
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 LYING = """\
 import msgspec, pathlib

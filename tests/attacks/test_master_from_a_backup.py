@@ -11,7 +11,7 @@ import pytest
 
 from tests.peers.system import assert_exactly_once, assert_executed_once, whole_system
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 
 def test_a_restored_master_commands_on_and_nothing_that_it_has_forgotten_runs_twice() -> None:

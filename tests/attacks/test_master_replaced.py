@@ -15,7 +15,7 @@ from tests.peers.broker import free_port
 from tests.peers.stolen_disk import StolenDisk
 from tests.peers.system import System, assert_exactly_once, whole_system
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 SITE, OLD, NEW = "lisbon", "north", "south"
 

@@ -14,7 +14,7 @@ import pytest
 from tests.peers.broker import free_port
 from tests.peers.system import System, assert_exactly_once, whole_system
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 CAMERAS = ["cam-1", "cam-2"]
 FINGERPRINT = re.compile(r"joins as did=\w+ fingerprint=([\w-]+)")

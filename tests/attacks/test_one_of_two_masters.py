@@ -14,7 +14,7 @@ from tests.peers.stolen_disk import StolenDisk, stolen
 from tests.peers.system import System, assert_exactly_once, whole_system
 from upstream import frames
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 
 def test_what_one_master_accepted_works_under_the_other_when_the_first_is_gone() -> None:

@@ -20,7 +20,7 @@ from tests.peers.sniffer import Sniffer
 from tests.peers.system import System, whole_system
 from tests.peers.tap import Tap
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 SITE, OWNER, NEIGHBOUR, THIEF = "lisbon", "cam-gate", "cam-yard", "thief"
 THERE = "127.0.0.3"

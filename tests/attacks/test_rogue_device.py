@@ -18,7 +18,7 @@ from tests.peers.joining import JoiningDevice, a_device
 from tests.peers.system import System, assert_exactly_once, whole_system
 from tests.peers.tap import Tap, lets_ask, lets_in
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 SITE, CAMERA = "lisbon", "cam-gate"
 

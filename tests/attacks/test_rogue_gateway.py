@@ -27,7 +27,7 @@ from tests.peers.system import System, whole_system
 from tests.peers.tap import Tap, lets_ask
 from tests.peers.trusted_site import TrustedSite
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 SITE = "lisbon"
 IGNORED = "an answer that proves nothing was ignored"

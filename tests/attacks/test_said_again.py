@@ -83,7 +83,7 @@ async def test_everything_that_was_said_before_a_power_cut_is_said_again_and_not
     recorded += [(job, job_delivery(body, 300.0, None)) for body in (dropped, started)]
     await station.link.publish(*recorded[-1])
     assert agent.process is not None
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         assert await agent.process.wait() == -signal.SIGKILL
 
     await agent.start()

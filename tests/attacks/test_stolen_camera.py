@@ -30,7 +30,7 @@ from tests.peers.hacked_broker import hacked_broker, tapped
 from tests.peers.system import System, whole_system
 from tests.peers.tap import Message, Tap, lets_in
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 SITE, OTHER = "lisbon", "cam-yard"
 JID = "20200101000000000000"

@@ -25,7 +25,7 @@ from tests.peers.joining import JoiningDevice
 from tests.peers.system import System, whole_system
 from tests.peers.tap import Tap, lets_ask
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 SITE = "lisbon"
 RACES = 12

@@ -34,7 +34,7 @@ from tests.peers.stranger import Stranger, stranger
 from tests.peers.system import System, whole_system
 from upstream import frames
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 TWINS = (
     bytes.fromhex("65c9584f8ededc6f") + b"of two keys with one nam",

@@ -13,9 +13,9 @@ import pytest
 from device_agent.protocol import topics
 from tests.peers.stolen_disk import RUN, StolenDisk, now, run_changed
 from tests.peers.stranger import stranger
-from tests.peers.system import System, whole_system
+from tests.peers.system import QUICK, System, whole_system
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 YEAR = 365 * 86_400
 WRONG = """\
@@ -57,8 +57,7 @@ async def test_a_site_in_another_century_does_what_is_of_today_and_nothing_else(
         system.fleet.pin(system.state_of("lisbon"))
         broker = system.add_broker()
         system.ports["lisbon"] = broker["port"]
-        uplink = {"masters": [system.address("central")], "uplink": {"echo_seconds": 0.3}}
-        system._settings["lisbon"] = {**uplink, "broker": broker}
+        system._settings["lisbon"] = {"masters": [system.address("central")], **QUICK, "broker": broker}
         run_gateway(system, in_1970())
         system.join("lisbon")
         add_agent(system, "cam-1", in_1970())

@@ -16,7 +16,7 @@ LINT = "import sys; from importlinter.cli import lint_imports; sys.exit(lint_imp
 
 def contracts(folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-P", "-c", LINT], cwd=folder, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-P", "-c", LINT], cwd=folder, capture_output=True, text=True, timeout=120, check=False
     )
 
 

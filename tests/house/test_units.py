@@ -61,7 +61,7 @@ def test_a_unit_starts_a_command_that_exists(path: Path) -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert result.returncode == 0, result.stderr

@@ -69,7 +69,7 @@ async def test_what_is_not_confirmed_is_offered_again_by_the_next_process_until_
     station.replies[KEEP] = Answer(0, encode(Heard(pages(station)[-1].events[0].sequence)))
     last = pages(station)[-1].events[0].sequence
     await fire(station, 3)
-    await until(lambda: pages(station)[-1].events[-1].tag == "site/3", seconds=40, what="the third is offered")
+    await until(lambda: pages(station)[-1].events[-1].tag == "site/3", what="the third is offered")
     assert pages(station)[-1].events[-1].sequence > last
 
 
@@ -83,5 +83,5 @@ async def test_another_start_of_the_station_is_offered_what_the_one_before_did_n
     before = len(pages(station))
     await station.restart()
     await station.joined([NAME], 2)
-    await until(lambda: len(pages(station)) > before, seconds=40, what="it is offered in the next session")
+    await until(lambda: len(pages(station)) > before, what="it is offered in the next session")
     assert pages(station)[-1] == pages(station)[0]

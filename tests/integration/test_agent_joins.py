@@ -79,7 +79,7 @@ async def command(*words: str | Path, stdin: str = "") -> AsyncIterator[asyncio.
 
 
 async def ended(process: asyncio.subprocess.Process) -> tuple[int | None, str, str]:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         out, error = await process.communicate()
     return process.returncode, out.decode(), error.decode()
 

@@ -74,7 +74,7 @@ async def test_a_run_returns_as_an_event_in_salts_words(station: PlayedStation, 
     )
     await process.start()
     await station.joined([NAME])
-    [event] = await until(lambda: told(station), seconds=30, what="it returned")
+    [event] = await until(lambda: told(station), what="it returned")
     data = event.data
     assert (data["cmd"], data["id"], data["fun"], data["fun_args"]) == ("_return", NAME, "test.echo", ["hi"])
     assert (data["schedule"], data["return"], data["retcode"], data["success"]) == ("look", "hi", 0, True)
@@ -92,15 +92,15 @@ async def test_once_is_neither_forgotten_nor_repeated_by_a_kill(
     await station.joined([NAME])
     await process.end(signal.SIGKILL)
     assert lines(file) == []
-    await until(lambda: soon(-1) > once["once"], seconds=30, what="its time is over")
+    await until(lambda: soon(-1) > once["once"], what="its time is over")
     await process.start()
-    await until(lambda: lines(file), seconds=30, what="it ran")
+    await until(lambda: lines(file), what="it ran")
     await process.end(signal.SIGKILL)
     for _ in range(2):
         await process.start()
         # The pillar is asked for by an agent that ticks, and the ticks are what would run it.
         before = len(station.questions)
-        await until(lambda: len(station.questions) > before, seconds=30, what="it works")  # noqa: B023 - called at once
+        await until(lambda: len(station.questions) > before, what="it works")  # noqa: B023 - called at once
         await process.end(signal.SIGKILL)
     assert lines(file) == ["once"]
     assert kept(process).states["once"].runs == 1
@@ -113,10 +113,10 @@ async def test_a_run_that_a_kill_ends_is_unknown_and_is_not_repeated(
     entry = {"function": "cmd.run", "args": [f"echo begun >> {file}; sleep 600"], "once": soon(3)}
     process.configure(timezone="UTC", schedule={"long": entry})
     await process.start()
-    await until(lambda: lines(file), seconds=30, what="it runs")
+    await until(lambda: lines(file), what="it runs")
     await process.end(signal.SIGKILL)
     await process.start()
-    [event] = await until(lambda: told(station), seconds=30, what="it is told")
+    [event] = await until(lambda: told(station), what="it is told")
     assert (event.data["outcome"], event.data["success"]) == ("unknown", False)
     assert event.data["why"] == "the agent stopped while it ran"
     assert lines(file) == ["begun"]
@@ -133,7 +133,7 @@ async def test_with_nobody_to_reach_it_goes_on_and_all_of_it_is_told_later(
     # From here on nobody confirms anything, and then there is nobody at all.
     await broker.stop()
     before = len(lines(file))
-    await until(lambda: len(lines(file)) >= before + 4, seconds=30, what="it goes on")
+    await until(lambda: len(lines(file)) >= before + 4, what="it goes on")
     ran = len(lines(file))
     await broker.start()
     await until(lambda: len(told(station)) >= ran, seconds=60, what="all of it is told")
@@ -180,7 +180,7 @@ async def test_what_the_pillar_names_runs_within_what_the_site_may_order_and_is_
     station.replies[ITEMS] = Answer(0, msgspec.msgpack.encode(PillarTold(encode_value(pillar))))
     await process.start()
     await station.joined([NAME])
-    await until(lambda: by_name(station).keys() >= {"look", "shell"}, seconds=30, what="both are told")
+    await until(lambda: by_name(station).keys() >= {"look", "shell"}, what="both are told")
     found = by_name(station)
     assert found["look"]["outcome"] == "ok"
     assert (found["shell"]["outcome"], found["shell"]["return"]) == ("refused", None)

@@ -154,7 +154,7 @@ async def test_power_lost_between_the_number_and_the_deed_loses_the_job_and_runs
     assert process.process is not None
     await station.joined([NAME])
     await station.link.publish(topics.group_job("lisbon"), job_delivery(started, 300.0, None))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         assert await process.process.wait() == -signal.SIGKILL
     await process.start()
     try:

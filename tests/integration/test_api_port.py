@@ -216,7 +216,7 @@ async def test_a_stream_ends_with_the_token_it_was_opened_with(tmp_path: Path) -
         (view,) = gate.tokens.views()
         reader, writer = await asyncio.open_connection("127.0.0.1", gate.port)
         writer.write(f"GET /forever HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\r\n".encode())
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while b"tick" not in await reader.readline():
                 pass
             await gate.tokens.revoke(view["id"])
@@ -226,11 +226,11 @@ async def test_a_stream_ends_with_the_token_it_was_opened_with(tmp_path: Path) -
 
 
 async def test_who_connects_and_asks_nothing_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listener_module, "HEAD_SECONDS", 0.05)
+    monkeypatch.setattr(listener_module, "HEAD_SECONDS", 3.0)
     async with a_gate(tmp_path) as gate:
         reader, writer = await asyncio.open_connection("127.0.0.1", gate.port)
         writer.write(b"GET /whoami HTTP/1.1\r\n")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             assert await reader.read() == b""
         writer.close()
         # Who has asked in time is not disturbed.
@@ -245,7 +245,7 @@ async def test_no_header_says_who_asks(tmp_path: Path, monkeypatch: pytest.Monke
         assert gate.audited()[0][3] == "127.0.0.1"
         reader, writer = await asyncio.open_unix_connection(str(tmp_path / "api.sock"))
         writer.write(b"GET /whoami HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: somebody\r\nConnection: close\r\n\r\n")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             answer = (await reader.read()).rpartition(b"\r\n\r\n")[2]
         writer.close()
         assert json.loads(answer)["name"] == ME

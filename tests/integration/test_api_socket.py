@@ -69,7 +69,7 @@ async def test_another_user_is_named_and_one_without_a_name_by_his_number(tmp_pa
             process = await asyncio.create_subprocess_exec(
                 sys.executable, "-c", program, str(path), str(number), stdout=asyncio.subprocess.PIPE
             )
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 out, _ = await process.communicate()
             assert json.loads(out.decode().rpartition("\n")[2]) == {"user": name}
 

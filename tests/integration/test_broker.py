@@ -206,7 +206,7 @@ async def test_a_broker_that_ends_by_itself_ends_its_station() -> None:
             await asyncio.Event().wait()
 
     with pytest.raises(ExceptionGroup) as error:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await hold()
     (reason,) = leaves(error.value)
     assert isinstance(reason, StationFailed)
@@ -248,7 +248,7 @@ async def test_a_managed_broker_dies_with_a_station_that_was_killed() -> None:
         env={**os.environ, "TMPDIR": tempfile.gettempdir()},
     )
     assert process.stdout is not None
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         pid = int(await process.stdout.readline())
     assert alive(pid)
     process.send_signal(signal.SIGKILL)

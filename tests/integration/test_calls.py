@@ -60,7 +60,7 @@ async def test_a_call_that_fails_in_any_way_has_one_end_that_says_why(tmp_path: 
     made = [raises, fails, large, no_value, for_ever]
     async with reacting(tmp_path, [], calls={"result_bytes": 4096}) as station:
         functions = station.kept.own.functions
-        functions.add("runner", [Function(f"bad.{each.__name__}", each, seconds=0.2) for each in made])
+        functions.add("runner", [Function(f"bad.{each.__name__}", each, seconds=2.0) for each in made])
         ends = {each.__name__: await called(station, f"bad.{each.__name__}") for each in made}
         assert ends["raises"].value == "Exception occurred in runner bad.raises: ValueError('broken')"
         assert (ends["fails"].value, ends["fails"].retcode) == ({"no": "luck"}, 7)

@@ -40,7 +40,7 @@ async def _connected(port: int, client: str, user: str, password: str) -> bytes:
     length = bytes([len(body)]) if len(body) < 128 else bytes([len(body) % 128 | 128, len(body) // 128])
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"\x10" + length + body)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         answer = await reader.readexactly(4)
     writer.write(b"\xe0\x00")
     writer.close()

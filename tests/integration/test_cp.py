@@ -200,7 +200,7 @@ async def test_a_script_of_the_file_server_runs_on_the_device(scene: Scene) -> N
 
 
 async def test_a_silent_station_ends_a_fetch_and_what_came_stays(here: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "STALLED_SECONDS", 0.1)
+    monkeypatch.setattr(files, "STALLED_SECONDS", 2.0)
     settled(here.srv / "a", os.urandom(LARGE))
 
     async def cut(about: str, _: bytes) -> None:

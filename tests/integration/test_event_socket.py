@@ -28,7 +28,7 @@ from tests.peers.clock import STARTED_WALL, HandClock
 from tests.peers.database import Store, opened_store
 from tests.peers.waiting import until
 
-SECONDS = 20.0
+SECONDS = 60.0
 LARGE = "x" * 60_000
 
 Heard = tuple[str, dict[str, Any]]

@@ -25,7 +25,7 @@ from tests.peers.clock import STARTED_WALL, HandClock
 from tests.peers.database import opened_rooms
 from tests.peers.waiting import until
 
-SECONDS = 20.0
+SECONDS = 60.0
 JID = "20261121031500000001"
 
 

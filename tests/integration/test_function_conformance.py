@@ -28,7 +28,7 @@ BESIDE = 1
 async def test_this_machine(case: Case, tmp_path: Path) -> None:
     if case.root_only and os.geteuid():
         pytest.skip("only root can become another user")
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await play(LocalHost(deepcopy(GRAINS)), case, f"{tmp_path}/{STRANGE}")
 
 

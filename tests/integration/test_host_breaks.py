@@ -112,7 +112,7 @@ async def test_a_hung_device_is_lost_and_not_waited_for(far: Place, monkeypatch:
     monkeypatch.setattr(ssh_command, "KILL_SECONDS", 0.2)
     mark = f"41{os.getpid()}2"
     async with asyncio.TaskGroup() as group:
-        task = group.create_task(caught(far.host.run(f"echo up; sleep {mark}", shell=True, timeout=1)))
+        task = group.create_task(caught(far.host.run(f"echo up; sleep {mark}", shell=True, timeout=5)))
         await until(lambda: processes(f"sleep\0{mark}"))
         far.bed.freeze()
     assert task.result().started

@@ -63,7 +63,7 @@ async def test_input_of_any_size_and_any_bytes_arrives(there: Place) -> None:
         data = os.urandom(size)
         completed = await there.host.run(["cat"], stdin=data, output_limit=size)
         assert completed.stdout == data
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         assert (await there.host.run(["true"], stdin=b"x" * 3_000_000)).returncode == 0
         assert (await there.host.run(["cat"])).stdout == b""
 
@@ -72,7 +72,7 @@ async def test_a_flood_is_counted_and_not_kept(there: Place) -> None:
     flood = "head -c 3000000 /dev/zero; head -c 10 /dev/zero >&2"
     completed = await there.host.run(flood, shell=True, output_limit=1000)
     assert (len(completed.stdout), len(completed.stderr), completed.truncated) == (1000, 10, 2_999_000)
-    endless = await there.host.run(["yes"], output_limit=10, timeout=0.5)
+    endless = await there.host.run(["yes"], output_limit=10, timeout=2)
     assert (endless.stdout, endless.timed_out, endless.returncode) == (b"y\ny\ny\ny\ny\n", True, -signal.SIGKILL)
     assert endless.truncated > 1000
 
@@ -107,7 +107,7 @@ async def test_what_cannot_start_has_one_error_everywhere(there: Place) -> None:
 async def test_after_its_time_limit_a_command_and_all_it_started_are_dead(there: Place) -> None:
     mark = f"40{os.getpid()}1"
     tree = f"(sleep {mark} & wait) & trap '' TERM HUP INT; echo started; wait"
-    completed = await there.host.run(tree, shell=True, timeout=0.7)
+    completed = await there.host.run(tree, shell=True, timeout=3)
     assert (completed.timed_out, completed.stdout, completed.returncode) == (True, b"started\n", -signal.SIGKILL)
     await until(lambda: not processes(mark), what="the children to be dead")
 
@@ -138,7 +138,7 @@ async def test_a_caller_may_leave_at_any_moment(there: Place) -> None:
 
 async def test_a_daemon_stays_and_its_command_ends(there: Place) -> None:
     mark = f"40{os.getpid()}4"
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         completed = await there.host.run(f"sleep {mark} </dev/null >/dev/null 2>&1 & echo up", shell=True)
         assert (completed.stdout, completed.returncode) == (b"up\n", 0)
         await until(lambda: bool(processes(f"sleep\0{mark}")), what="the daemon to run")

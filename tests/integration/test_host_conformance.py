@@ -279,7 +279,7 @@ async def test_a_port_is_reached_as_the_machine_reaches_it(there: Place) -> None
 
     server = await asyncio.start_server(echo, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    async with server, asyncio.timeout(20):
+    async with server, asyncio.timeout(60):
         reader, writer = await there.host.connect(port)
         for _ in range(20):
             writer.write(b"said\n" * 10_000)

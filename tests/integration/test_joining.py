@@ -119,7 +119,7 @@ async def test_a_second_master_of_the_root_list_takes_the_site_over_without_anot
             await joined(first, gateway, functions=("camera.*",), days=20)
             # It knows of the second from the root list alone.
             assert gateway.uplink.status()["masters"] == [first.address, second.address]
-        await until(lambda: gateway.connected_to == second.address, seconds=30, what="the second master")
+        await until(lambda: gateway.connected_to == second.address, what="the second master")
         assert second.states() == {"lisbon": "accepted"}
         await until(lambda: second.trust.group_key("lisbon") is not None, what="the group key")
         # Weeks later it renews what the first one granted.
@@ -162,7 +162,7 @@ async def test_a_master_that_was_dropped_may_nothing_and_what_it_certified_is_ce
             await holders.publish(back)
             gateway.uplink.replace_masters([MasterAddress(back.address, back.curve.public)])
             # Its certificate counts no more, so here it must be accepted again.
-            await until(lambda: back.states() == {"lisbon": "pending"}, seconds=30, what="the knock")
+            await until(lambda: back.states() == {"lisbon": "pending"}, what="the knock")
             await back.keys.accept("lisbon", None)
             await until(lambda: gateway.authority.may("job"), what="the new certificate")
 
@@ -182,7 +182,7 @@ async def test_a_master_that_stood_by_certifies_anew_what_a_dropped_one_certifie
         await until(lambda: second.states() == {"lisbon": "accepted"}, what="the second link")
         holders.drop("central")
         await holders.publish(first, second)
-        await until(lambda: _issuer(gateway) == second.authority.signing.kid, seconds=30, what="its certificate")
+        await until(lambda: _issuer(gateway) == second.authority.signing.kid, what="its certificate")
         assert gateway.authority.may("job")
 
 

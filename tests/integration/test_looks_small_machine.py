@@ -36,7 +36,7 @@ def machine(tmp_path: Path) -> Iterator[SmallMachine]:
 
 
 async def call(machine: SmallMachine, name: str, *arg: Any, **kwarg: Any) -> Ended:
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(60):
         return await loader.call(name, machine, list(arg), kwarg)
 
 

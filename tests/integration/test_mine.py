@@ -243,8 +243,8 @@ async def test_what_a_site_tells_is_kept_as_its_own_and_what_is_not_its_own_is_r
 
 async def test_ssh_devices_have_what_the_gateway_says_within_what_the_site_may_order(tmp_path: Path) -> None:
     settings = SshSettings(
-        connect_seconds=3.0,
-        keepalive_seconds=1.0,
+        connect_seconds=20.0,
+        keepalive_seconds=5.0,
         mine_functions={
             "test.echo": ["here"],
             "kernel": [{"mine_function": "grains.get"}, "kernel"],
@@ -262,9 +262,9 @@ async def test_ssh_devices_have_what_the_gateway_says_within_what_the_site_may_o
             shelf = site.kept.mine.shelf("lisbon", "cam-1")
             return shelf is not None and set(shelf.cells) == {"test.echo", "kernel"}
 
-        await until(has, what="the first refresh", seconds=30)
+        await until(has, what="the first refresh")
         assert await read(site, "rec-1", "*", "test.echo", "kernel", "file.read") == wanted
         assert site.rooms.metrics.peers["mine", "not_granted", "cam-1"] >= 1
         before = site.rooms.metrics.counters["ssh_mine_refreshed"]
-        await until(lambda: site.rooms.metrics.counters["ssh_mine_refreshed"] > before, what="another", seconds=30)
+        await until(lambda: site.rooms.metrics.counters["ssh_mine_refreshed"] > before, what="another")
         assert camera.logins == 1, "over the connection that is kept"

@@ -71,7 +71,7 @@ async def running(*ears: Ear) -> AsyncIterator[None]:
 
 async def run_until_it_fails(ear: Ear, mouth: Ear, topic: str, payload: bytes) -> None:
     """Run a link, and have another say what makes it fail."""
-    async with asyncio.timeout(10), running(ear):
+    async with asyncio.timeout(60), running(ear):
         await mouth.link.publish(topic, payload)
         await asyncio.Event().wait()
 

@@ -301,7 +301,7 @@ async def test_parallel_steps_are_under_way_at_the_same_time_and_who_requires_th
 
 async def test_one_that_is_not_done_in_its_time_is_cut_and_says_at_which_step(tmp_path: Path) -> None:
     async with orchestrating(tmp_path, {"a.sls": THREE}, {}) as station:
-        ended = await station.end(await station.begin("a", timeout=MARGIN_SECONDS + 3))
+        ended = await station.end(await station.begin("a", timeout=MARGIN_SECONDS + 6))
         steps = steps_of(ended)
         assert ended.state == "failed"
         assert steps["one"]["comment"].endswith("It was under way: what it began goes on.")

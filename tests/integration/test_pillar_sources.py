@@ -284,7 +284,7 @@ async def test_who_asks_does_not_choose_what_files_are_told_by_sources(tmp_path:
 async def test_a_source_that_never_ends_its_answer_holds_up_nobody_else(desk: Desk, tmp_path: Path) -> None:
     desk.put("/", b'{"k": 1}')
     desk.slow = Event()
-    slow = {"http": f"{desk.address}/", "seconds": 0.1, "when_away": "omit"}
+    slow = {"http": f"{desk.address}/", "seconds": 1.5, "when_away": "omit"}
     ext = [slow, {"sql": database(tmp_path), "query": QUERY}]
     async with pillar_site(tmp_path, pillar={"ext": ext}) as site:
         names = [f"cam-{number}" for number in range(1, 30)]

@@ -47,7 +47,7 @@ BAD = {
 
 @pytest.fixture
 async def renderer() -> AsyncIterator[Renderer]:
-    settings = RenderSettings(workers=1, seconds=2.0, cpu_seconds=2, memory_megabytes=256)
+    settings = RenderSettings(workers=1, seconds=60.0, cpu_seconds=2, memory_megabytes=256)
     async with Renderer(settings, Metrics(Clock())) as made:
         yield made
 
@@ -119,11 +119,11 @@ async def test_output_that_is_too_large_is_named_with_the_line_that_printed_it(r
 
 
 async def test_what_does_not_come_back_to_be_stopped_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.render.GRACE_SECONDS", 0.5)
-    settings = RenderSettings(workers=1, seconds=0.5, cpu_seconds=60, memory_megabytes=256)
+    monkeypatch.setattr("gateway.render.GRACE_SECONDS", 1.0)
+    settings = RenderSettings(workers=1, seconds=3.0, cpu_seconds=60, memory_megabytes=256)
     async with Renderer(settings, Metrics(Clock())) as made:
         found = await rendered(made, NEVER)
-        assert (found.refused, found.why, found.problems) == ("too_slow", "it was killed after 1 s", [])
+        assert (found.refused, found.why, found.problems) == ("too_slow", "it was killed after 4 s", [])
         assert (await rendered(made, "x: 1")).value() == {"x": 1}
 
 
@@ -172,10 +172,10 @@ async def test_what_a_process_takes_to_start_is_no_time_of_the_template(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow = tmp_path / "python"
-    slow.write_text(f'#!/bin/sh\nsleep 1.5\nexec {sys.executable} "$@"\n')
+    slow.write_text(f'#!/bin/sh\nsleep 4\nexec {sys.executable} "$@"\n')
     slow.chmod(0o700)
     monkeypatch.setattr("gateway.render.sys.executable", str(slow))
-    async with Renderer(RenderSettings(workers=1, seconds=1.0), Metrics(Clock())) as made:
+    async with Renderer(RenderSettings(workers=1, seconds=3.0), Metrics(Clock())) as made:
         assert (await rendered(made, "x: 1")).value() == {"x": 1}
         # One that does not start at all is no fault of the template's either.
         slow.write_text("#!/bin/sh\n")

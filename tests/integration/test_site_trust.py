@@ -90,7 +90,7 @@ async def test_a_rejected_site_is_certified_no_more(tmp_path: Path, clock: HandC
         # A certificate that it still has does not bring it back here, where somebody has decided.
         await until(lambda: "rejected" in str(gateway.uplink.status()["last_error"]), what="the refusal")
         await master.keys.accept("lisbon", gateway_fingerprint(master))
-        await until(lambda: gateway.connected_to, seconds=30, what="the link")
+        await until(lambda: gateway.connected_to, what="the link")
         await until(lambda: master.trust.group_key("lisbon") is not None, what="the group key")
 
 
@@ -245,7 +245,7 @@ async def test_a_replacement_takes_the_place_of_the_gateway_before_it_and_keeps_
             draft = master.trust.draft("lisbon", "lisbon", request=new.authority.request())
             assert (draft.group, read_site_certificate(draft.certificate).sig) == (None, new.authority.signing.public)
             await master.keys.accept("lisbon", _fingerprint(master, new))
-            await until(lambda: new.authority.may("job"), seconds=30, what="the certificate")
+            await until(lambda: new.authority.may("job"), what="the certificate")
             certificate = new.authority.certificate
             assert certificate is not None
             assert certificate.policy.fun[-1] == "camera.*"
@@ -362,7 +362,7 @@ async def test_what_a_site_has_revoked_stays_out_when_the_sites_own_key_counts_n
         await until(lambda: not gateway.connected_to, what="the end of the link")
         await fleet.revoke_site("lisbon", "ops", "socket", "stolen")
         # It is turned away, and hears nevertheless that its own key counts no more.
-        await until(lambda: gateway.authority.certificate is None, seconds=30, what="the list below")
+        await until(lambda: gateway.authority.certificate is None, what="the list below")
         assert master.authority.anchor.device_revoked(stolen.kid, "lisbon")
         assert not master.authority.anchor.device_revoked(foreign.kid, "porto")
 

@@ -135,7 +135,7 @@ async def test_items_of_every_size_go_up_in_order_while_the_disk_is_slow(
         await until(lambda: connected(uplink), what="the link")
         await until(lambda: above.heard["lisbon"] > limits.BATCHES_IN_FLIGHT, what="a full window")
         above.disk.set()
-        await until(lambda: below.items == [], seconds=30, what="every item confirmed")
+        await until(lambda: below.items == [], what="every item confirmed")
         assert above.reasons == {}
         assert above.up == ["lisbon"]
     sent = [sequence for sequence, _ in above.items["lisbon"]]

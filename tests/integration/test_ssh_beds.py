@@ -44,7 +44,7 @@ async def test_every_login_leads_to_the_same_device(gnu: SshBed, small: SshBed, 
     certified = Secret(private_key=by_key(gnu).private_key, certificate=gnu.certificate("root").read_text())
     agent = tmp_path / "agent.sock"
     with running_agent(agent, gnu.client_key):
-        async with ssh_site(tmp_path / "site", SshSettings(connect_seconds=5.0, agent_socket=str(agent))) as site:
+        async with ssh_site(tmp_path / "site", SshSettings(connect_seconds=20.0, agent_socket=str(agent))) as site:
             keys = gnu.host_keys
             await site.add("by-password", gnu.port, keys, Secret(password=gnu.password))
             await site.add("by-key", gnu.port, keys[1:], by_key(gnu))
@@ -73,7 +73,7 @@ async def test_a_pin_by_fingerprint_alone_learns_the_key_and_takes_no_other(gnu:
 
 
 async def test_a_device_that_stops_answering_under_a_command_is_noticed(tmp_path: Path) -> None:
-    settings = SshSettings(connect_seconds=2.0, keepalive_seconds=1.0)
+    settings = SshSettings(connect_seconds=8.0, keepalive_seconds=2.0)
     with openssh(tmp_path / "bed-1") as stuck, openssh(tmp_path / "bed-2") as well:
         async with ssh_site(tmp_path / "site", settings) as site:
             await site.add("stuck", stuck.port, stuck.host_keys, by_key(stuck))
@@ -86,7 +86,7 @@ async def test_a_device_that_stops_answering_under_a_command_is_noticed(tmp_path
             assert (await site.run("test.ping", "well"))["well"].outcome == "ok"
             ended = (await site.outcomes(jid))["stuck"]
             assert (ended.outcome, ended.executions) == ("unknown", 1)
-            await site.away("stuck", "timed_out: no answer within 2 s while waiting for its first word")
+            await site.away("stuck", "timed_out: no answer within 8 s while waiting for its first word")
 
 
 async def test_the_death_of_a_device_under_a_command_leaves_it_unknown_and_it_comes_back(tmp_path: Path) -> None:
@@ -118,11 +118,11 @@ def running_agent(socket: Path, key: Path) -> Iterator[None]:
 
 async def test_a_server_that_drops_logins_is_asked_less_at_once_until_all_are_in(small: SshBed, tmp_path: Path) -> None:
     # Dropbear lets five be on their way in from one address, and hangs up on the sixth.
-    async with ssh_site(tmp_path, SshSettings(connect_seconds=5.0)) as site:
+    async with ssh_site(tmp_path, SshSettings(connect_seconds=20.0)) as site:
         names = [f"cam-{number}" for number in range(40)]
         for name in names:
             await site.add(name, small.port, small.host_keys[:1], by_key(small))
-        await until(lambda: all(site.device(name).present for name in names), seconds=40, what="all are in")
+        await until(lambda: all(site.device(name).present for name in names), what="all are in")
         status = site.ssh.status()
         assert (status["reached"], status["troubled"]) == (len(names), 0)
         assert status["width"] < START

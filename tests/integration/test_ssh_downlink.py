@@ -91,13 +91,13 @@ async def test_what_listens_but_speaks_no_ssh_is_told_as_such(tmp_path: Path) ->
         something_else(web) as first,
         something_else(binary) as second,
         something_else(silent) as third,
-        ssh_site(tmp_path, SshSettings(connect_seconds=1.0)) as site,
+        ssh_site(tmp_path, SshSettings(connect_seconds=5.0)) as site,
     ):
         for number, port in enumerate((first, second, third, DEAD_PORT)):
             await site.add(f"cam-{number}", port, keys, LOGIN)
         await site.away("cam-0", "not_ssh: ")
         await site.away("cam-1", "not_ssh: ")
-        await site.away("cam-2", "timed_out: no answer within 1 s while waiting for its first word")
+        await site.away("cam-2", "timed_out: no answer within 5 s while waiting for its first word")
         await site.away("cam-3", "connection_refused: ")
 
 
@@ -199,7 +199,7 @@ async def test_after_a_restart_what_ran_is_known_and_what_was_cut_short_is_unkno
 
 
 async def test_no_more_connections_are_open_than_the_settings_say_and_idle_ones_are_closed(tmp_path: Path) -> None:
-    settings = SshSettings(connect_seconds=3.0, connections=2, idle_seconds=1.0)
+    settings = SshSettings(connect_seconds=20.0, connections=2, idle_seconds=1.0)
     async with played_device() as camera, ssh_site(tmp_path, settings) as site:
         names = [f"cam-{number}" for number in range(5)]
         for name in names:

@@ -115,7 +115,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 async def opened(steps: list[str]) -> None:
-    await until(lambda: "open service-reports" in steps, seconds=20, what="the last part is open")
+    await until(lambda: "open service-reports" in steps, what="the last part is open")
 
 
 # --- in this process -------------------------------------------------------------------------------------------------
@@ -144,7 +144,7 @@ async def test_a_part_that_crashes_stops_the_others_in_order_and_is_told(steps: 
             await station.run()
         assert [str(leaf) for leaf in leaves(error.value)] == ["a bug in delivery"]
 
-    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         group.create_task(run())
         await opened(steps)
         assert station._rooms is not None

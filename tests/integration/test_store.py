@@ -282,7 +282,7 @@ async def test_one_bad_unit_does_not_take_the_others_with_it(kind: str, store: S
         except StoreFailed as error:
             outcomes[name] = f"failed in {error.where}" if error.found else "failed without a reason"
 
-    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         for number in range(3):
             group.create_task(ask(f"good-{number}", adding(f"good-{number}")))
         group.create_task(ask("bad", BAD[kind]))
@@ -325,7 +325,7 @@ async def test_a_long_listing_does_not_hold_up_a_commit(store: Store) -> None:
 
     async with asyncio.TaskGroup() as group:
         listing = group.create_task(list_for_ever())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await store.writer.commit(adding("meanwhile"))
         assert not listing.done()
         assert store.reader._connection is not None

@@ -65,12 +65,12 @@ async def test_every_unit_that_was_acknowledged_survives_a_kill(commits: int, tm
     assert process.stdout is not None
     acknowledged: list[str] = []
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while len(acknowledged) < commits:
                 acknowledged.append((await process.stdout.readline()).decode().strip())
     finally:
         process.send_signal(signal.SIGKILL)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         acknowledged += (await process.stdout.read()).decode().split("\n")[:-1]
         assert await process.wait() == -signal.SIGKILL
     epoch = migrate(path)

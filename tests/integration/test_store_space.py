@@ -73,7 +73,7 @@ async def test_a_store_that_is_never_idle_gets_small_too(tmp_path: Path) -> None
             group.create_task(work())
             await store.writer.commit(LET_GO)
             try:
-                await until(lambda: store.path.stat().st_size < 15 * MEBIBYTE, what="a smaller file", seconds=30)
+                await until(lambda: store.path.stat().st_size < 15 * MEBIBYTE, what="a smaller file")
             finally:
                 working = False
 

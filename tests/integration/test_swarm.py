@@ -44,7 +44,7 @@ def of(station: PlayedStation, **fields: object) -> SwarmSettings:
 
 
 async def ready(swarm: Swarm) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await swarm.ready()
 
 
@@ -194,7 +194,7 @@ async def test_a_swarm_process_reports_on_request_and_at_its_end_and_says_goodby
         assert json.loads(report.read_text())["executed"][job.jid]["executions"] == 5
         report.unlink()
         process.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert await process.wait() == 0
         assert json.loads(report.read_text())["connected"] == 5
         await until(lambda: all(station.gone[name] for name in names), what="the goodbyes")

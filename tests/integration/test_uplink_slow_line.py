@@ -55,10 +55,10 @@ async def test_a_line_on_which_a_full_batch_takes_longer_than_a_master_may_be_si
         slow_line(master.address.address, BYTES_PER_SECOND) as near,
         uplink_part(below, MasterAddress(near, master.address.key), **QUICK) as uplink,
     ):
-        await until(lambda: not below.items, what="all of it", seconds=40)
+        await until(lambda: not below.items, what="all of it")
         hellos = master.hellos
         below.add(*[bytes(10_000)] * 150)
-        await until(lambda: not below.items, what="as much again", seconds=40)
+        await until(lambda: not below.items, what="as much again")
         assert connected(uplink)
         assert master.hellos == hellos, "it knows the line by then"
 
@@ -71,10 +71,10 @@ async def test_an_alarm_passes_what_waits_for_a_slow_line() -> None:
         slow_line(master.address.address, BYTES_PER_SECOND) as near,
         uplink_part(below, MasterAddress(near, master.address.key), **QUICK),
     ):
-        await until(lambda: len(below.streams["events"]) < 250, what="some of it", seconds=40)
+        await until(lambda: len(below.streams["events"]) < 250, what="some of it")
         below.add(b"fire", stream="urgent")
         before = len(below.streams["events"])
-        await until(lambda: not below.streams["urgent"], what="the alarm", seconds=40)
+        await until(lambda: not below.streams["urgent"], what="the alarm")
         assert before - len(below.streams["events"]) < 75, "three seconds of the line"
 
 

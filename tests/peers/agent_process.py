@@ -56,7 +56,7 @@ class AgentProcess:
     async def end(self, number: signal.Signals) -> int:
         assert self.process is not None
         self.process.send_signal(number)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             return await self.process.wait()
 
 

@@ -117,7 +117,7 @@ class Broker:
             return
         with contextlib.suppress(ProcessLookupError):
             process.send_signal(number)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await process.wait()
 
     async def _accepts(self) -> bool:
@@ -130,7 +130,7 @@ class Broker:
             return False
         try:
             writer.write(encode_connect("probe", 10))
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 return await reader.read(4) == b"\x20\x02\x00\x00"
         finally:
             writer.close()

@@ -18,7 +18,7 @@ async def called(station: Reacting, fun: str, *arg: Any, by: Operator = ADA, **k
     """Call a runner and wait for its end."""
     calls = station.kept.own.calls
     jid = await calls.submit(CallRequest(fun=fun, arg=list(arg), kwarg=kwarg), by)
-    async with asyncio.timeout(20.0):
+    async with asyncio.timeout(60):
         return await calls.wait(jid)
 
 

@@ -191,7 +191,7 @@ class Bench:
 
     async def settle(self) -> None:
         """Until every execution has ended."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while self.tasks:
                 await self.tasks.pop()
 

@@ -15,7 +15,7 @@ from gateway.metrics import Metrics
 from tests.peers.processes import processes
 from tests.peers.waiting import until
 
-SECONDS = 30.0
+SECONDS = 60.0
 
 
 class NothingSynced:

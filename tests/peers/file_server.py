@@ -135,7 +135,7 @@ def git(folder: Path, *words: str) -> str:
     env = {"PATH": os.environ["PATH"], "HOME": str(folder), "GIT_CONFIG_NOSYSTEM": "1"}
     who = ("-c", "user.name=ops", "-c", "user.email=ops@example.com", "-c", "init.defaultBranch=main")
     done = subprocess.run(
-        ["git", *who, "-C", str(folder), *words], capture_output=True, text=True, env=env, timeout=30, check=True
+        ["git", *who, "-C", str(folder), *words], capture_output=True, text=True, env=env, timeout=120, check=True
     )
     return done.stdout.strip()
 

@@ -32,7 +32,7 @@ CASES = (
     Case("cmd.run", ("echo ${PATH%%:*}",), {"prepend_path": "/opt/here"}, value="/opt/here"),
     Case("cmd.run", ("echo $A-$HOME",), {"clean_env": True, "env": {"A": "b c"}, "shell": "/bin/sh"}, value="b c-"),
     Case("cmd.run", ("echo $HOME 'a b'",), {"python_shell": False}, value="$HOME a b"),
-    Case("cmd.run", ("echo x; sleep 600",), {"timeout": 0.5}, outcome="timed_out", value="x", salt="no"),
+    Case("cmd.run", ("echo x; sleep 600",), {"timeout": 3}, outcome="timed_out", value="x", salt="no"),
     Case("cmd.run", ("true", "{root}/absent"), outcome="failed", why="did not start"),
     Case("cmd.run", ("echo x",), {"umask": "wide"}, outcome="failed", why="is no umask", salt="no"),
     Case(

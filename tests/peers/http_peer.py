@@ -73,4 +73,4 @@ def http_peer(port: int | None = None) -> Iterator[HttpPeer]:
             yield peer
         finally:
             server.shutdown()
-            thread.join(10)
+            thread.join(60)

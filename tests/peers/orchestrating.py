@@ -15,7 +15,7 @@ from tests.peers.clock import HandClock
 from tests.peers.reacting import Reacting, reacting, written
 
 ADA = Operator("ada", frozenset[Role]({"admin"}))
-SECONDS = 30.0
+SECONDS = 60.0
 Answers = Mapping[str, tuple[str, Any]]
 """By function: the outcome and the value. What is not there gets no answer."""
 

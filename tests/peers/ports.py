@@ -12,7 +12,7 @@ from device_agent.protocol.links import Parcel
 from upstream.frames import STREAMS, DeviceRecord, LedgerRow, Stream
 from upstream.ports import KeyState
 
-SECONDS = 10.0
+SECONDS = 60.0
 EPOCH = "0123456789abcdef"
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 SECTOR = 512
 CALLS = "openat,pwrite64,write,fdatasync,fsync,ftruncate,rename,unlink"
-SECONDS = 50
+SECONDS = 110
 NOT_ALLOWED = re.compile(
     r"ptrace\(.*Operation not permitted|PTRACE_\w+.*not permitted|ptrace.*Function not implemented"
 )

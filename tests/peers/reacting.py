@@ -23,7 +23,7 @@ from tests.peers.database import opened_rooms
 from tests.peers.office import Link, OpenSealer, policy_of
 from tests.peers.waiting import until
 
-SECONDS = 30.0
+SECONDS = 60.0
 
 
 class Reacting:

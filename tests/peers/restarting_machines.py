@@ -29,7 +29,7 @@ import pytest
 from tests.peers.broker import free_port
 from tests.peers.ssh_beds import PASSWORD, SSHD, SshBed, children, dropbear_root, openssh_root
 
-SECONDS = 20.0
+SECONDS = 60.0
 LOOK_SECONDS = 0.02
 RIGHTS = ("chown", "dac_override", "dac_read_search", "fowner", "fsetid", "kill", "net_bind_service", "setgid",
           "setpcap", "setuid", "sys_chroot", "sys_boot")  # fmt: skip

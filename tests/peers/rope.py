@@ -197,6 +197,8 @@ class PlayedMaster:
         self.answers = True
         """Whether it answers at all; a frozen program whose machine still acknowledges answers nothing."""
         self.welcome: FromMaster = frames.SiteWelcome("played", {}, 0)
+        self.first_welcomes: list[FromMaster] = []
+        """What the first hellos are answered, before all others are answered ``welcome``."""
         self.confirms = True
         self.newest = b""
 
@@ -239,7 +241,7 @@ class PlayedMaster:
                 continue
             match frame:
                 case frames.SiteHello():
-                    await self.say(self.welcome)
+                    await self.say(self.first_welcomes.pop(0) if self.first_welcomes else self.welcome)
                 case frames.Echo(nonce=nonce):
                     await self.say(frames.EchoReply(nonce))
                 case frames.Batch(epoch=epoch, stream=stream, items=items) if self.confirms:

@@ -79,7 +79,7 @@ class RuledBroker:
         if process is not None:
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(signal.SIGTERM)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 await process.wait()
 
     def admit(self, did: str, password: str) -> None:

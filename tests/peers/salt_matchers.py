@@ -31,7 +31,7 @@ class SaltMatchers:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._process.communicate(timeout=30)
+        self._process.communicate(timeout=120)
 
     def ask(
         self, kind: str, tgt: str, devices: dict[str, dict[str, Any]], nodegroups: dict[str, Any] | None = None

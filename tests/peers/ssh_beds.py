@@ -24,7 +24,7 @@ import pytest
 from tests.peers.broker import free_port
 from tests.peers.processes import runs
 
-SECONDS = 10.0
+SECONDS = 60.0
 LOOK_SECONDS = 0.02
 PASSWORD = "made up for the tests"
 USERS = {"root": (0, "/root"), "camera": (4100, "/home/camera"), "sshd": (990, "/run/sshd")}

@@ -23,7 +23,7 @@ from tests.peers.finished import Finished
 from tests.peers.joining import JoinSite, opened_site
 from tests.peers.station import Heard, ask
 
-SECONDS = 40.0
+SECONDS = 60.0
 
 
 @dataclass

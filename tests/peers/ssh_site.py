@@ -32,7 +32,7 @@ from upstream.curve import key_bytes
 
 GRANTED = ("test.*", "cmd.*", "sys.*", "grains.*", "config.*", "saltutil.*", "cp.*", "pillar.*")
 ALICE = Asker("alice")
-QUICK = SshSettings(connect_seconds=3.0, keepalive_seconds=1.0)
+QUICK = SshSettings(connect_seconds=20.0, keepalive_seconds=5.0)
 
 
 class SshSite:
@@ -88,7 +88,7 @@ class SshSite:
 
     async def outcomes(self, jid: str) -> dict[str, OutcomeView]:
         """How it ended on each device, once it has on all."""
-        await until(lambda: self.rooms.open_jobs.get(jid) is None, seconds=30, what=f"the end of {jid}")
+        await until(lambda: self.rooms.open_jobs.get(jid) is None, what=f"the end of {jid}")
         rows = look(
             self.path, f"SELECT device, outcome, retcode, value, why, executions FROM outcomes WHERE jid='{jid}'"
         )

@@ -17,7 +17,7 @@ from gateway.cli.client import UnixConnection
 from tests.peers.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
-SECONDS = 20.0
+SECONDS = 60.0
 RUN = "import sys; from gateway.cli.main import main; sys.exit(main(sys.argv[1:]))"
 
 Fields = dict[str, Any]

@@ -33,9 +33,11 @@ from tests.peers.ports import Above, Below
 from tests.peers.waiting import until
 from upstream.curve import key_bytes, load_or_make
 from upstream.sites import Sites
-from upstream.uplink import MasterAddress, Uplink, masters_above
+from upstream.uplink import MasterAddress, Uplink, UplinkRules, masters_above
 
 ECHO_SECONDS = 0.2
+SILENT_SECONDS = 3.0
+"""After so long a master that was stopped is known to be gone; the others must be heard within it."""
 
 
 class Groups:
@@ -200,6 +202,7 @@ class GatewayStation(_WithSites):
             refusals=self.metrics,
             clock=Clock(),
             trust=self.above_trust,
+            rules=UplinkRules(master_alive_interval=SILENT_SECONDS),
         )
         self.authority.on_change(self._masters_changed)
 

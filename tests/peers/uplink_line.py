@@ -53,7 +53,7 @@ class UplinkLine(System):
     def carried(self) -> int:
         """Bytes of connections that came down the line since it was made, with all that was sent again."""
         words = ["/usr/sbin/ip", "-n", self.network.namespace("gateway"), "-j", "-s", "link", "show", "dev", LINK]
-        said = subprocess.run(words, capture_output=True, timeout=20, check=True)
+        said = subprocess.run(words, capture_output=True, timeout=120, check=True)
         (link,) = json.loads(said.stdout)
         received = link["stats64"]["rx"]
         return int(received["bytes"]) - FRAME_BYTES * int(received["packets"])

@@ -11,7 +11,7 @@ import pytest
 
 from tests.peers.system import System, assert_exactly_once, assert_executed_once
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 DEVICES = 50
 IDS = [f"cam-{number:05d}" for number in range(DEVICES)]

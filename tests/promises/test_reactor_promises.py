@@ -16,7 +16,7 @@ from tests.house.tree import ROOT
 from tests.peers.event_rows import ROWS
 from tests.peers.system import System, whole_system
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 HERE: Final = "promises/test_reactor_promises.py"
 RULES: Final = "unit/gateway/reactor/test_rules.py"

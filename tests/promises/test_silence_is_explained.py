@@ -13,7 +13,7 @@ import pytest
 
 from tests.peers.system import System
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 
 def start(system: System) -> None:
@@ -86,7 +86,7 @@ def test_what_a_device_cannot_do_is_an_outcome_too(one_door: System, words: list
 
 
 def test_more_jobs_than_a_device_holds_are_refused_by_name(one_door: System) -> None:
-    jids = [one_door.issue("central", "door-1", "test.sleep", 3) for _ in range(80)]
+    jids = [one_door.issue("central", "door-1", "test.sleep", 15) for _ in range(80)]
     words = [one_door.ended("central", jid).outcomes[0] for jid in jids[-5:]]
     assert {outcome.outcome for outcome in words} == {"refused"}
     assert all("busy" in (outcome.why or "") for outcome in words)

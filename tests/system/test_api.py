@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from gateway.cli.client import UnixConnection
 from tests.peers.system import SECONDS, System, one_site
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 DEVICES = 3
 OPERATIONS = {

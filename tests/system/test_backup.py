@@ -11,7 +11,7 @@ import pytest
 from gateway.cli.key_views import KeyView
 from tests.peers.system import System, assert_exactly_once, one_site
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 DEVICES = 20
 IDS = [f"cam-{number:05d}" for number in range(DEVICES)]

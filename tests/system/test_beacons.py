@@ -13,7 +13,7 @@ import pytest
 from tests.peers.small_disk import SmallDisk, small_disk
 from tests.peers.system import System, whole_system
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 POLICY = """\
 users:

@@ -16,7 +16,7 @@ import pytest
 
 from tests.peers.waiting import until
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 DEVICES = 50
 SECONDS = 150

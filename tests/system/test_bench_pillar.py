@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 DEVICES = 160
 COMMAND = [sys.executable, "-m", "gateway.cli.main", "bench", "pillar", "--devices", str(DEVICES)]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 ITEMS = 3000
 COMMAND = [sys.executable, "-m", "gateway.cli.main", "bench", "spool", "--items", str(ITEMS)]

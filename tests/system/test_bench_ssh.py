@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 DEVICES = 12
 COMMAND = [sys.executable, "-m", "gateway.cli.main", "bench", "ssh", "--devices", str(DEVICES)]

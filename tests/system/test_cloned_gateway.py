@@ -11,7 +11,7 @@ from tests.peers.broker import free_port
 from tests.peers.database import look
 from tests.peers.system import System
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 
 def findings(system: System, station: str, check: str) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ from tests.peers.released import DOOR, LENS, RELEASE_KEY, lay, release
 from tests.peers.ssh_beds import openssh
 from tests.peers.system import System, whole_system
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 SITE, AGENT, SSH, STATION = "lisbon", "cam-agent", "cam-ssh", "central-station"
 DEVICES = (AGENT, SSH, STATION)

@@ -14,7 +14,7 @@ from tests.peers.processes import processes, runs
 from tests.peers.released import RELEASE_KEY, lay, release
 from tests.peers.system import ROOT, System, whole_system
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 ECHO = '''
 """Answers each question on the bus, with what the station itself says."""

@@ -18,7 +18,7 @@ from tests.peers.broker import free_port
 from tests.peers.http_peer import HttpPeer, Sent, http_peer
 from tests.peers.system import ROOT, System, whole_system
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 EXAMPLES = ROOT / "examples" / "engines"
 NATS = shutil.which("nats-server", path="/usr/sbin:/usr/local/bin:/usr/bin:/usr/local/sbin")
@@ -205,7 +205,7 @@ def test_events_are_in_a_stream_of_nats_once_each_after_a_kill_too(tmp_path: Pat
         system.start("nats", [NATS, "-a", "127.0.0.1", "-p", str(port), "-js", "-sd", str(tmp_path / "nats")])
 
         async def found(*, make: bool = False) -> list[tuple[str, dict[str, Any]]]:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 client = await nats.connect(f"nats://127.0.0.1:{port}")
                 try:
                     stream = client.jetstream()

@@ -17,7 +17,7 @@ from tests.peers.http_peer import HttpPeer, http_peer
 from tests.peers.processes import runs
 from tests.peers.system import System, whole_system
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 TOKEN = "a-token-of-the-test"
 PATIENCE_SECONDS = 120

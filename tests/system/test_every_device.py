@@ -11,7 +11,7 @@ import pytest
 
 from tests.peers.system import ROOT, SECONDS, System, assert_exactly_once, one_site
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 DEVICES = 1000
 TIMES = 10

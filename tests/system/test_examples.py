@@ -72,7 +72,7 @@ def test_a_default_that_an_example_writes_out_is_the_default(name: str) -> None:
 
 
 @pytest.mark.system
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_what_the_examples_describe_runs_with_other_places_laid_over_them(system: System) -> None:
     """Only what is of this machine is changed, in pieces beside the copies: folders, sockets, ports and keys."""
 

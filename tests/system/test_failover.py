@@ -17,7 +17,7 @@ DEVICES = 50
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(180 + 15 * FLIPS)]
 
-RULES: dict[str, Any] = {"master_type": "failover", "master_alive_interval": 1.0, "random_reauth_delay": 0.2}
+RULES: dict[str, Any] = {"master_type": "failover", "master_alive_interval": 3.0, "random_reauth_delay": 0.2}
 
 
 def two_masters(system: System, **rules: Any) -> list[str]:

@@ -11,7 +11,7 @@ import pytest
 from tests.peers.file_server import committed, sha256
 from tests.peers.system import System, whole_system
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 FIRMWARE = os.urandom(400_000)
 DEVICES = 3

@@ -12,7 +12,7 @@ from gateway.store.reserve import RESERVE_BYTES
 from tests.peers.small_disk import small_disk
 from tests.peers.system import System, assert_exactly_once
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 DEVICES = 5
 

@@ -21,7 +21,7 @@ from tests.peers.stranger import Message, dids, refused_by_devices, refused_from
 from tests.peers.system import SECONDS, System, assert_exactly_once, assert_executed_once, whole_system
 from tests.peers.waiting import until
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 DEVICES = 20
 IDS = [f"cam-{number:05d}" for number in range(DEVICES)]

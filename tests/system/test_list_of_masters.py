@@ -10,7 +10,7 @@ import pytest
 from tests.peers.broker import free_port
 from tests.peers.system import System, assert_exactly_once
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 DEVICES = 3
 

@@ -11,7 +11,7 @@ import pytest
 from device_agent.errors import NotFound
 from tests.peers.system import System, assert_exactly_once, assert_executed_once, one_site
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 DEVICES = 20
 IDS = [f"cam-{number:05d}" for number in range(DEVICES)]
@@ -42,11 +42,11 @@ def put_back(site: System, kept: Path) -> None:
 
 
 def test_every_job_that_was_open_in_the_copy_ends_as_it_ended(site: System) -> None:
-    busy = site.occupy("lisbon", ODD, DEVICES // 2, 6, tgt_type="pcre")
+    busy = site.occupy("lisbon", ODD, DEVICES // 2, 18, tgt_type="pcre")
     half = site.issue("central", "*", "test.ping", expires_seconds=600)
     site.until(lambda: site.job("central", half).counts == {"ok": DEVICES // 2}, "half of the outcomes")
     # Its expiry is over when the copy is put back: a master that did not ask would call the site dark.
-    short = site.issue("central", "cam-0000[02468]", "test.sleep", 2, expires_seconds=4)
+    short = site.issue("central", "cam-0000[02468]", "test.sleep", 2, expires_seconds=12)
     site.until(lambda: site.job("central", short).expected == 5, "the master knows who will answer")
     kept = copy_of_the_master(site)
     ended = {jid: site.ended("central", jid).by_device() for jid in (half, short)}
@@ -92,8 +92,8 @@ def test_a_job_that_had_not_reached_the_site_in_the_copy_is_not_run_again(site: 
 
 
 def test_a_job_that_still_runs_when_the_copy_is_put_back_ends_once(site: System) -> None:
-    busy = site.occupy("lisbon", "cam-.*[02468]$", DEVICES // 2, 7, tgt_type="pcre")
-    busy += site.occupy("lisbon", ODD, DEVICES // 2, 14, tgt_type="pcre")
+    busy = site.occupy("lisbon", "cam-.*[02468]$", DEVICES // 2, 12, tgt_type="pcre")
+    busy += site.occupy("lisbon", ODD, DEVICES // 2, 30, tgt_type="pcre")
     jid = site.issue("central", "*", "test.ping", expires_seconds=600)
     site.until(lambda: site.job("central", jid).expected == DEVICES, "the master knows who will answer")
     kept = copy_of_the_master(site)

@@ -12,7 +12,7 @@ from tests.peers.broker import free_port
 from tests.peers.finished import Finished
 from tests.peers.system import System, whole_system
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 CONFIGURATION = 6
 

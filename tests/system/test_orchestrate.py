@@ -10,7 +10,7 @@ import pytest
 
 from tests.peers.system import System, assert_executed_once, whole_system
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 DEVICES = 5
 STEPS = 9

@@ -9,7 +9,7 @@ import pytest
 from tests.peers.pillar_site import write_tree
 from tests.peers.system import whole_system
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 FILES = {
     "top.sls": "base:\n  '*': [all]\n  'cam-gate': [gate]\n",

@@ -9,7 +9,7 @@ import pytest
 
 from tests.peers.system import System, whole_system
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 SITE, MASTER, FILE = "lisbon", "central", "salt://reactor/say.sls?saltenv=site"
 SAY = "say:\n  local.test.echo:\n    - tgt: {{{{ data['id'] }}}}\n    - args:\n      - text: {word} {{{{ tag }}}}\n"

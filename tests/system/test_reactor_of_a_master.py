@@ -11,7 +11,7 @@ import pytest
 from tests.peers.reactor_examples import EXAMPLES
 from tests.peers.system import System, whole_system
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 MASTER = "central"
 RULES = {

@@ -10,7 +10,7 @@ import pytest
 
 from tests.peers.system import System, whole_system
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 DEPTH: Final = 3
 LOOP: Final = "again:\n  local.test.ping:\n    - tgt: loop-1\n"

@@ -14,7 +14,7 @@ from device_agent.trust.join import is_confirm
 from tests.peers.stranger import Message, Stranger, dids, refused_by_devices, refused_from, stranger
 from tests.peers.system import System, assert_exactly_once, assert_executed_once, whole_system
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 DEVICES, LATE = 10, 5
 IDS = [f"cam-{number:05d}" for number in range(DEVICES)]

@@ -45,7 +45,7 @@ def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Mac
 def site(machines: dict[str, Machine]) -> Iterator[System]:
     with whole_system() as system:
         system.add_master()
-        system.add_gateway("lisbon", "central", ssh={"connect_seconds": 5, "keepalive_seconds": 2})
+        system.add_gateway("lisbon", "central", ssh={"connect_seconds": 15, "keepalive_seconds": 4})
         system.join("lisbon")
         add(system, "small", machines["small"])
         add(system, "whole", machines["whole"])

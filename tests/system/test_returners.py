@@ -16,7 +16,7 @@ from tests.peers.http_peer import HttpPeer, http_peer
 from tests.peers.smtp_peer import SmtpPeer, smtp_peer
 from tests.peers.system import System, whole_system
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 DEVICES = 3
 REACTION = """\

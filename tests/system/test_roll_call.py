@@ -10,7 +10,7 @@ import pytest
 
 from tests.peers.system import System, assert_exactly_once, assert_executed_once, whole_system
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 DEVICES, OTHERS = 50, 3
 IDS = [f"cam-{number:05d}" for number in range(DEVICES)]

@@ -10,7 +10,7 @@ import pytest
 
 from tests.peers.system import System, whole_system
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 SLEEP = """\
 wait:

@@ -12,7 +12,7 @@ import pytest
 from gateway.rehearsal import program
 from tests.peers.system import System, assert_exactly_once, one_site
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 DEVICES = 10
 IDS = [f"cam-{number:05d}" for number in range(DEVICES)]
@@ -88,7 +88,7 @@ def test_a_drill_cuts_the_uplink_and_loses_nothing(site: System) -> None:
         site.until(lambda: site.view("lisbon")["uplink"]["state"] == "cut", "the link is cut")
         jid = site.issue("lisbon", "*", "test.echo", "in the dark")
         assert_exactly_once(site.ended("lisbon", jid), IDS)
-        out, error = drill.communicate(timeout=60)
+        out, error = drill.communicate(timeout=120)
     finally:
         drill.kill()
         drill.wait()
@@ -110,7 +110,7 @@ def test_a_drill_ends_when_whoever_began_it_does_not_want_it_any_more(site: Syst
     try:
         site.until(lambda: drill_runs(site), "the drill")
         drill.send_signal(signal.SIGINT)
-        assert drill.wait(timeout=30) == 130
+        assert drill.wait(timeout=60) == 130
     finally:
         drill.kill()
         drill.wait()

@@ -12,7 +12,7 @@ from gateway.devices.ssh_device import host_key_fingerprint
 from tests.peers.ssh_beds import SshBed, dropbear, openssh
 from tests.peers.system import System
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 
 @pytest.fixture

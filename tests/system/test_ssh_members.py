@@ -9,7 +9,7 @@ import pytest
 from tests.peers.ssh_beds import openssh
 from tests.peers.system import System
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 PASSWORD = "made up for this test"
 

@@ -10,7 +10,7 @@ import pytest
 from tests.peers.processes import processes, runs
 from tests.peers.system import SECONDS, System, assert_exactly_once
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 DEVICES = 10
 FAILED, NOT_RUNNING = 1, 7

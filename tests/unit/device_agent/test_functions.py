@@ -35,7 +35,7 @@ HOST = LocalHost(GRAINS)
 
 
 async def call(name: str, *arg: Any, **kwarg: Any) -> Ended:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         return await loader.call(name, HOST, list(arg), kwarg)
 
 
@@ -132,8 +132,8 @@ async def test_a_command_ended_by_a_signal_says_which() -> None:
 
 
 async def test_a_command_past_its_time_is_stopped_and_keeps_its_output() -> None:
-    ended = await call("cmd.run", "echo begun; sleep 1000", timeout=0.3)
-    assert ended == Ended("begun", 1, "timed_out", "the command was stopped after 0.3 seconds")
+    ended = await call("cmd.run", "echo begun; sleep 1000", timeout=3)
+    assert ended == Ended("begun", 1, "timed_out", "the command was stopped after 3 seconds")
 
 
 async def test_a_command_that_cannot_start_says_why(tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ async def test_of_grains_that_are_set_at_once_none_is_lost(tmp_path: Path) -> No
     assert sorted(found["place"]) == [str(number) for number in range(8)]
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(120)
 async def test_a_file_of_grains_that_grows_without_end_when_it_is_read_is_left_alone(tmp_path: Path) -> None:
     kept = tmp_path / "grains"
     names = "abcdefghij"

@@ -11,7 +11,7 @@ from device_agent.readings import addresses, processes
 from device_agent.readings.mounts import Filled, filled
 
 MIB = 1024 * 1024
-PATIENCE = pytest.mark.timeout(40)
+PATIENCE = pytest.mark.timeout(120)
 NUMBERS = " ".join(["1", "2", "3", *["0"] * 48])
 
 

@@ -18,7 +18,7 @@ from device_agent.beacons.port import Found
 from tests.peers.beacon_bench import around, made
 from tests.peers.waiting import until
 
-SECONDS = 20.0
+SECONDS = 60.0
 
 Look = Callable[[], Awaitable[list[Found]]]
 

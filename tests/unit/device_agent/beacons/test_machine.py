@@ -47,7 +47,7 @@ async def test_a_file_system_that_hangs_is_told_and_hides_no_other(
         return percent("/")
 
     monkeypatch.setattr("device_agent.beacons.diskusage.percent", hanging)
-    monkeypatch.setattr("device_agent.beacons.diskusage.PLACE_SECONDS", 0.05)
+    monkeypatch.setattr("device_agent.beacons.diskusage.PLACE_SECONDS", 1.0)
     beacon = made("diskusage", [{"/": 0}, {"/dead one": 0}])
     for _ in range(2):
         dead, root = [each.data for each in await beacon.look(around(proc=tmp_path))]

@@ -30,7 +30,7 @@ gate, begun = threading.Event(), threading.Event()
 
 async def wait(host):
     begun.set()
-    return gate.wait(20)
+    return gate.wait(60)
 
 async def spin(host):
     begun.set()
@@ -135,7 +135,7 @@ async def begun(made: CustomModules, fun: str, group: asyncio.TaskGroup) -> asyn
     """A call that has begun."""
     await made.function(fun)
     task = group.create_task(call(made, fun))
-    assert await asyncio.to_thread(gate().begun.wait, 20)
+    assert await asyncio.to_thread(gate().begun.wait, 60)
     return task
 
 
@@ -152,7 +152,7 @@ async def test_a_function_that_blocks_holds_up_no_other(modules: CustomModules) 
 async def test_a_function_that_is_cancelled_ends(
     modules: CustomModules, fun: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(beside, "END_SECONDS", 5.0 if fun == "gate.sleep" else 0.1)
+    monkeypatch.setattr(beside, "END_SECONDS", 60.0 if fun == "gate.sleep" else 0.1)
     async with asyncio.TaskGroup() as group:
         task = await begun(modules, fun, group)
         task.cancel()
@@ -168,7 +168,7 @@ async def test_a_function_that_goes_on_after_its_end_has_no_host_any_more(
     monkeypatch.setattr(beside, "stop", lambda _: None)
     async with asyncio.TaskGroup() as group:
         (await begun(modules, "gate.linger", group)).cancel()
-    assert await asyncio.to_thread(gate().gate.wait, 20)
+    assert await asyncio.to_thread(gate().gate.wait, 60)
 
 
 async def test_a_function_has_its_host_and_what_is_the_devices_own(modules: CustomModules, tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ async def test_a_function_ends_as_any_other(modules: CustomModules, monkeypatch:
 
 
 async def test_facts_that_block_are_left_out(modules: CustomModules, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(facts, "FUNCTION_SECONDS", 0.05)
+    monkeypatch.setattr(facts, "FUNCTION_SECONDS", 1.0)
     monkeypatch.setattr(beside, "END_SECONDS", 0.05)
     assert await modules.told(HOST, {"os": "Debian"}) == {"os": "Debian"}
     assert "give_up: RuntimeError" in modules.grain_problems["_grains/slow.py"]

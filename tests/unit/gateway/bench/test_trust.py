@@ -31,7 +31,7 @@ from gateway.cli.output import Output
 from tests.peers.waiting import until
 
 DEVICES = 7
-SECONDS = 50.0
+SECONDS = 60.0
 COMMAND = [sys.executable, "-m", "gateway.cli.main", "bench", "trust"]
 
 

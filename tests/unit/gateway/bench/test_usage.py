@@ -55,7 +55,7 @@ def test_a_process_that_only_waits_uses_nothing(worker: subprocess.Popen[str]) -
 
 def test_a_process_that_has_ended_is_an_error() -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as process:
-        process.wait(20)
+        process.wait(60)
     for look in (cpu_seconds, usage_of):
         with pytest.raises(StationFailed, match="has ended"):
             look(process.pid)

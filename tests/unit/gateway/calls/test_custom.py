@@ -45,7 +45,7 @@ async def rewire(running):
 async def holds(running):
     """Blocks, in the middle of what the station does for it."""
     await running.fire("site/begun")
-    return running.goes_on.wait(20)
+    return running.goes_on.wait(60)
 '''
 NOBODY = cast("Any", None)
 
@@ -101,7 +101,7 @@ async def test_a_runner_of_the_site_that_blocks_holds_up_nobody(tmp_path: Path) 
     holds = await CustomRunners(custom).get("lights.holds")
     assert holds is not None
     held = _Held()
-    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         holding = group.create_task(_whole(holds.run(held)))
         await held.fired.wait()
         held.goes_on.set()

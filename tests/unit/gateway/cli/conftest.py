@@ -20,7 +20,7 @@ from gateway.cli.main import main
 from tests.peers.api_double import ApiDouble
 
 ROOT = Path(__file__).resolve().parents[4]
-PROCESS_SECONDS = 30
+PROCESS_SECONDS = 60
 COLUMNS = 100
 OBEYED = re.compile(r"\x1b\[[0-9;]*m|\r\x1b\[2K")
 """What the program itself may tell a terminal: colours, and to wipe the line of progress."""

@@ -154,7 +154,7 @@ def test_the_passphrase_is_typed_twice_and_nobody_sees_it(shell: Shell, tmp_path
         screen += read_until(ours, b"the same again: ")
         os.write(ours, f"{PASSPHRASE}\n".encode())
         screen += read_until(ours, b"apart from it")
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
     os.close(ours)
     assert b"horse" not in screen
     with target.open("rb") as file:

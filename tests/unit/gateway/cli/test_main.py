@@ -41,7 +41,7 @@ def camera(*arguments: str) -> subprocess.CompletedProcess[str]:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=120,
         check=False,
     )
 
@@ -93,7 +93,7 @@ def test_help_loads_nothing_that_only_a_command_needs() -> None:
         "print(sorted({name.partition('.')[0] for name in sys.modules}))"
     )
     result = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=30, check=True
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120, check=True
     )
     loaded = set(result.stdout.splitlines()[-1].strip("[]").replace("'", "").split(", "))
     assert "typer" in loaded

@@ -27,7 +27,7 @@ class Connection:
 
 
 async def opened(pool: Pool) -> Connection:
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(60):
         await pool.room()
     made = Connection(pool)
     pool.took(made)

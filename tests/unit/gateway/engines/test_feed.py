@@ -19,7 +19,7 @@ from gateway.engines.context import Context
 from gateway.engines.feed import Feed
 from gateway.engines.report import Report
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(120)
 
 
 class Station:
@@ -55,7 +55,7 @@ class Station:
                 yield
             finally:
                 server.shutdown()
-                thread.join(10)
+                thread.join(60)
                 place.unlink()
 
 

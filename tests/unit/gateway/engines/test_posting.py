@@ -29,7 +29,7 @@ def answering(answer: str) -> Iterator[str]:
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         yield f"http://127.0.0.1:{server.getsockname()[1]}/secret-path"
-        thread.join(30)
+        thread.join(60)
 
 
 @pytest.mark.parametrize(

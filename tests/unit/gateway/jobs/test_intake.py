@@ -24,7 +24,7 @@ class Taker:
         self.go = asyncio.Event()
 
     async def accept_from_above(self, parcel: Parcel, remaining: float, master: str) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await self.go.wait()
         self.taken.append((parcel.definition, remaining, master))
 

@@ -32,9 +32,9 @@ from tests.peers.clock import HandClock
 from tests.peers.database import a_job
 from tests.peers.waiting import until
 
-pytestmark = pytest.mark.timeout(90)
+pytestmark = pytest.mark.timeout(120)
 
-SECONDS = 20.0
+SECONDS = 60.0
 JOB = a_job(fun="test.ping")
 RECORD = OutcomeRecord(
     jid=JOB.jid, site="lisbon", id="cam-1", fun="test.ping", outcome=Outcome.OK, retcode=0, ended=1.0

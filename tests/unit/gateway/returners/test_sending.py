@@ -124,7 +124,7 @@ async def test_what_a_dark_site_says_later_is_sent_as_well(tmp_path: Path) -> No
         async with bench.part:
             await until(lambda: bench.receiver.had == [("cam-1", "site_dark")])
             await bench.outcome(jid, "cam-1")
-            await until(lambda: bench.receiver.had == [("cam-1", "site_dark"), ("cam-1", "ok")], seconds=20)
+            await until(lambda: bench.receiver.had == [("cam-1", "site_dark"), ("cam-1", "ok")])
 
 
 async def test_what_a_dark_site_says_later_and_is_refused_for_good_holds_up_nothing(tmp_path: Path) -> None:
@@ -135,13 +135,13 @@ async def test_what_a_dark_site_says_later_and_is_refused_for_good_holds_up_noth
             await until(lambda: bench.receiver.had == [("cam-1", "site_dark")])
             bench.receiver.failure = NotReturned("too large", final=True)
             await bench.outcome(jid, "cam-1")
-            await until(bench.is_lost, seconds=20)
+            await until(bench.is_lost)
             (row,) = await bench.book.lost_lately()
             assert (row["jid"], row["returner"], row["site"], row["device"]) == (jid, "smtp", "lisbon", "cam-1")
             assert row["why"] == "too large"
             bench.receiver.failure = None
             await bench.outcome(jid, "cam-2")
-            await until(lambda: bench.receiver.had[1:] == [("cam-2", "ok")], seconds=20)
+            await until(lambda: bench.receiver.had[1:] == [("cam-2", "ok")])
             assert await bench.book.told_later("smtp", 10) == []
             assert ("returns_lost_total", {"returner": "smtp"}, 1) in bench.part.labelled()
 
@@ -154,12 +154,12 @@ async def test_what_a_dark_site_says_later_and_nobody_takes_holds_up_nothing_and
             await until(lambda: bench.receiver.had == [("cam-1", "site_dark")])
             bench.receiver.never = "cam-1"
             await bench.outcome(jid, "cam-1")
-            await until(lambda: bench.part.failing() == [("smtp", "not this one")], seconds=20)
+            await until(lambda: bench.part.failing() == [("smtp", "not this one")])
             await bench.outcome(jid, "cam-2")
-            await until(lambda: bench.receiver.had[1:] == [("cam-2", "ok")], seconds=20)
+            await until(lambda: bench.receiver.had[1:] == [("cam-2", "ok")])
             assert not await bench.is_lost()
             bench.clock.move(2 * HOUR)
-            await until(bench.is_lost, seconds=20)
+            await until(bench.is_lost)
             (row,) = await bench.book.lost_lately()
             assert (row["device"], row["why"]) == ("cam-1", "not this one")
 
@@ -173,13 +173,13 @@ async def test_what_nobody_takes_is_given_up_in_time_and_named(tmp_path: Path) -
             await until(lambda: bench.receiver.tries >= 1)
             assert not await bench.is_lost()
             bench.clock.move(2 * HOUR)
-            await until(bench.is_lost, seconds=20)
+            await until(bench.is_lost)
             (row,) = await bench.book.lost_lately()
             assert (row["device"], row["why"]) == ("cam-1", "nobody is there")
             assert bench.part.failing() == [("smtp", "nobody is there")]
             bench.receiver.failure = None
             await bench.outcome(jid, "cam-2")
-            await until(lambda: bench.receiver.had == [("cam-2", "ok")], seconds=20)
+            await until(lambda: bench.receiver.had == [("cam-2", "ok")])
             assert bench.part.failing() == []
 
 
@@ -192,7 +192,7 @@ async def test_what_is_refused_for_good_does_not_hold_up_what_comes_after(tmp_pa
             await until(bench.is_lost)
             bench.receiver.failure = None
             await bench.outcome(jid, "cam-2")
-            await until(lambda: bench.receiver.had == [("cam-2", "ok")], seconds=20)
+            await until(lambda: bench.receiver.had == [("cam-2", "ok")])
 
 
 async def test_returns_of_a_job_that_is_no_longer_kept_are_lost_by_name(tmp_path: Path) -> None:
