@@ -265,7 +265,9 @@ async def test_what_was_mended_while_a_device_was_looked_at_is_tried_at_once(tmp
         await asyncio.Event().wait()
 
     asked = asyncio.Event()
-    async with played_device() as camera, something_else(silent) as wrong, ssh_site(tmp_path) as site:
+    # What listens there is given up after so long, and then the device is tried where it is.
+    given_up = SshSettings(connect_seconds=8.0)
+    async with played_device() as camera, something_else(silent) as wrong, ssh_site(tmp_path, given_up) as site:
         await site.add("cam-1", wrong, camera.host_keys, LOGIN)
         await asked.wait()
         await site.add("cam-1", camera.port, camera.host_keys, LOGIN)
