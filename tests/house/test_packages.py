@@ -75,13 +75,13 @@ def test_every_unit_is_in_a_package() -> None:
 
 def test_the_newest_entry_of_the_debian_changelog_is_this_release() -> None:
     script = [sys.executable, str(ROOT / "packaging" / "debian_changelog.py")]
-    plain = subprocess.run(script, capture_output=True, text=True, timeout=60, check=True).stdout
+    plain = subprocess.run(script, capture_output=True, text=True, timeout=120, check=True).stdout
     assert plain.startswith(f"outstation ({__version__}) bookworm; urgency=medium\n\n  * ")
     assert max(len(line) for line in plain.splitlines() if not line.startswith(" -- ")) <= 80
-    other = subprocess.run([*script, "0.0.1~1"], capture_output=True, text=True, timeout=60, check=True).stdout
+    other = subprocess.run([*script, "0.0.1~1"], capture_output=True, text=True, timeout=120, check=True).stdout
     assert other == plain.replace(f"({__version__})", "(0.0.1~1)", 1)
     dates = re.findall(r"^ -- .*>  (.*)$", plain, re.MULTILINE)
-    parsed = subprocess.run(["date", "-d", dates[0], "+%s"], capture_output=True, text=True, timeout=60, check=True)
+    parsed = subprocess.run(["date", "-d", dates[0], "+%s"], capture_output=True, text=True, timeout=120, check=True)
     assert int(parsed.stdout) == RELEASED
 
 

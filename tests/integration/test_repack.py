@@ -121,7 +121,7 @@ def test_the_guard_needs_nothing_but_the_standard_library() -> None:
         check=True,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
     ).stdout
     assert said.strip() == "['__main__', 'device_agent', 'gateway']"

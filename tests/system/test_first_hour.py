@@ -23,7 +23,7 @@ from tests.peers.notified import played_supervisor
 from tests.peers.system import ROOT, System
 from tests.peers.unjoined import Unjoined, unjoined
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 
 def token_of(system: System) -> str:
@@ -173,7 +173,12 @@ def test_a_terminal_is_asked_for_what_is_missing(system: System, tmp_path: Path)
     answers = f"lisbon\n{token_of(system)}\n"
     # script(1) is the terminal.
     typed = subprocess.run(
-        ["script", "-qec", command, "/dev/null"], input=answers, capture_output=True, text=True, timeout=60, check=False
+        ["script", "-qec", command, "/dev/null"],
+        input=answers,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert typed.returncode == 0, typed
     assert "Name of this site" in typed.stdout
