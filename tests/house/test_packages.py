@@ -20,7 +20,9 @@ EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["p
 MAINTAINER_SCRIPTS = sorted(
     path for path in DEBIAN.iterdir() if path.suffix in {".config", ".preinst", ".postinst", ".prerm", ".postrm"}
 )
-NETWORK = re.compile(r"\b(apt|apt-get|aptitude|curl|ftp|git|nc|netcat|pip3?|rsync|scp|ssh|wget)\b|https?://|-m pip")
+NETWORK = re.compile(
+    r"(?<![\w/.-])(apt|apt-get|aptitude|curl|ftp|git|nc|netcat|pip3?|rsync|scp|ssh|wget)\s|https?://|-m pip"
+)
 
 
 def normal(distribution: str) -> str:
