@@ -92,7 +92,7 @@ def test_nothing_is_fetched_when_a_package_is_installed(script: Path) -> None:
     text = script.read_text(encoding="utf-8")
     findings = [line for line in text.splitlines() if NETWORK.search(line) and not line.lstrip().startswith("#")]
     assert not findings, listing(findings)
-    assert "\n#DEBHELPER#\n" in text
+    assert script.suffix == ".config" or "\n#DEBHELPER#\n" in text
     assert "\nset -e\n" in text
 
 
@@ -106,3 +106,13 @@ def test_no_settings_are_conffiles() -> None:
     assert installed
     assert not re.search(r"(^|\s)/?etc\b", "\n".join(installed)), "dpkg asks about a changed file of /etc in an upgrade"
     assert not list(DEBIAN.glob("*.conffiles"))
+
+
+def test_everything_bundled_has_its_licence_in_the_copyright_file() -> None:
+    text = (DEBIAN / "copyright").read_text(encoding="utf-8")
+    stanzas = re.findall(
+        r"^Files: wheels/([a-z0-9-]+)-\*\nCopyright: .+?^License: (.+?)$", text, re.MULTILINE | re.DOTALL
+    )
+    assert {name for name, _ in stanzas} == lock("station").keys() | lock("compiled").keys()
+    explained = set(re.findall(r"^License: (\S+)\n ", text, re.MULTILINE))
+    assert {licence for _, licences in stanzas for licence in licences.split(" or ")} <= explained
