@@ -14,6 +14,7 @@ from device_agent.config import AgentSettings
 from device_agent.errors import EXIT_CONFIG
 from device_agent.parts import Part
 from device_agent.swarm import Swarm
+from gateway.broker.start import RUNTIME, SETTINGS
 from tests.house.tree import ROOT, name, python_files
 
 UNITS = sorted(path for path in (ROOT / "systemd").glob("*.service") if path.stem != "outstation-upgrade-guard")
@@ -21,7 +22,8 @@ STATIONS = ("gateway", "master")
 
 
 def service(path: Path) -> dict[str, str]:
-    unit = RawConfigParser()
+    # What may stand several times, as SystemCallFilter=, is not asked for here.
+    unit = RawConfigParser(strict=False)
     unit.optionxform = str  # type: ignore[assignment,method-assign]  # the documented way to keep the case of keys
     unit.read_string(path.read_text(encoding="utf-8"))
     return dict(unit["Service"])
@@ -36,13 +38,14 @@ def parts(kind: type[Part] = Part) -> set[type[Part]]:
 
 
 def test_there_is_a_unit_for_each_daemon() -> None:
-    assert {role(path) for path in UNITS} == {"agent", *STATIONS}
+    assert {role(path) for path in UNITS} == {"agent", "broker", *STATIONS}
 
 
 @pytest.mark.parametrize("path", UNITS, ids=role)
 def test_a_unit_does_not_restart_when_its_settings_are_wrong(path: Path) -> None:
     settings = service(path)
-    assert settings["Restart"] == "on-failure"
+    # The gateway ends its broker, for the unit to start it anew.
+    assert settings["Restart"] == ("always" if role(path) == "broker" else "on-failure")
     assert str(EXIT_CONFIG) in settings["RestartPreventExitStatus"].split()
 
 
@@ -50,6 +53,10 @@ def test_a_unit_does_not_restart_when_its_settings_are_wrong(path: Path) -> None
 def test_a_unit_starts_a_command_that_exists(path: Path) -> None:
     program, *arguments = service(path)["ExecStart"].split()
     settings = ["--config", f"/etc/outstation/{role(path)}.yaml"]
+    if role(path) == "broker":
+        assert (program, arguments) == ("/usr/lib/outstation/bin/python3", ["-I", "-m", "gateway.broker.start"])
+        import_module(arguments[-1])
+        return
     if role(path) in STATIONS:
         assert (program, arguments) == ("/usr/bin/outstation", [role(path), "run", *settings])
         command = ["gateway.cli.main", *arguments[:2]]
@@ -70,12 +77,13 @@ def test_a_unit_starts_a_command_that_exists(path: Path) -> None:
 
 @pytest.mark.parametrize("path", UNITS, ids=role)
 def test_a_unit_makes_the_folder_where_its_daemon_keeps_its_state(path: Path) -> None:
-    default = f"/var/lib/outstation/{role(path)}" if role(path) in STATIONS else AgentSettings().state_dir
-    assert f"/var/lib/{service(path)['StateDirectory']}" == default
+    default = AgentSettings().state_dir if role(path) == "agent" else f"/var/lib/outstation/{role(path)}"
+    # The gateway writes the broker's folder as well.
+    assert [f"/var/lib/{each}" for each in service(path)["StateDirectory"].split()][:1] == [default]
     assert service(path)["StateDirectoryMode"] == "0700"
 
 
-@pytest.mark.parametrize("path", UNITS, ids=role)
+@pytest.mark.parametrize("path", [path for path in UNITS if role(path) != "broker"], ids=role)
 def test_a_unit_gives_every_part_its_time_to_stop(path: Path) -> None:
     floors = ("upstream", "gateway") if role(path) in STATIONS else ("device_agent",)
     for file in python_files(*floors):
@@ -84,3 +92,18 @@ def test_a_unit_gives_every_part_its_time_to_stop(path: Path) -> None:
     stopping = [part for part in parts() - {Part, Swarm} if part.__module__.partition(".")[0] in floors]
     worst = sum(2 * part.drain_seconds for part in stopping)
     assert float(service(path)["TimeoutStopSec"]) >= worst
+
+
+@pytest.mark.parametrize("path", UNITS, ids=role)
+def test_a_unit_is_ready_only_when_it_says_so(path: Path) -> None:
+    assert (service(path)["Type"], service(path)["NotifyAccess"]) == ("notify", "main")
+    # mosquitto has no word for it; the gateway ends one that hangs.
+    assert ("WatchdogSec" in service(path)) == (role(path) != "broker")
+
+
+def test_the_gateway_and_the_unit_of_its_broker_mean_the_same_places() -> None:
+    broker, gateway = (service(ROOT / "systemd" / f"outstation-{each}.service") for each in ("broker", "gateway"))
+    assert Path(f"/var/lib/{broker['StateDirectory']}") == SETTINGS.parent
+    assert Path(f"/run/{broker['RuntimeDirectory']}") == RUNTIME
+    assert broker["StateDirectory"] in gateway["StateDirectory"].split()
+    assert broker["User"] == gateway["User"]
