@@ -22,7 +22,7 @@ from device_agent.errors import ConfigInvalid
 from device_agent.settings_file import Items, Place, Scalar, Section, Tree, read_file, read_text, shown
 from device_agent.settings_words import Setting, describe, example_words, schema, table_type, type_words, unwrapped
 
-__all__ = ["Setting", "describe", "load", "load_text", "places", "says"]
+__all__ = ["Setting", "describe", "load", "load_text", "places", "says", "written"]
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -37,7 +37,7 @@ def load(table: type[T], path: Path, implied: Mapping[str, str] = {}) -> T:
 
     Raises ``ConfigInvalid`` with file:line, what was found and what is allowed.
     """
-    tree = _tree(path)
+    tree = written(path)
     for key, text in implied.items():
         if not _said(tree, key):
             tree.entries[key], tree.places[key] = Scalar(tree.place, "str", text, plain=False), tree.place
@@ -51,7 +51,7 @@ def load_text(table: type[T], text: str, path: Path) -> T:
 
 def says(path: Path, key: str) -> bool:
     """Whether a file or one of its pieces says something of this key. Raises ``ConfigInvalid``."""
-    return _said(_tree(path), key)
+    return _said(written(path), key)
 
 
 def _said(tree: Section, key: str) -> bool:
@@ -70,11 +70,12 @@ def _loaded(table: type[T], tree: Section) -> T:
 
 def places(path: Path, section: str) -> dict[str, Place]:
     """Where each key of a section stands, for what is found wrong with it later."""
-    found = _tree(path).entries.get(section)
+    found = written(path).entries.get(section)
     return found.places if isinstance(found, Section) else {}
 
 
-def _tree(path: Path) -> Section:
+def written(path: Path) -> Section:
+    """The settings as they stand in a file and its pieces, not held against any table. Raises ``ConfigInvalid``."""
     tree = _unfolded(read_file(path))
     for piece in _pieces(path.with_name(f"{path.stem}.d")):
         tree = _overlaid(tree, _unfolded(read_file(piece)))

@@ -43,6 +43,7 @@ from gateway.cli import (
     schedule,
     sites,
     spool,
+    support,
     swarm,
     tokens,
 )
@@ -73,6 +74,7 @@ COMMANDS = [
     "files",
     "spool",
     "check",
+    "support-bundle",
     "master",
     "gateway",
     "agent",
@@ -177,6 +179,7 @@ app.add_typer(returners.app, name="returners")
 app.add_typer(files.app, name="files")
 app.add_typer(spool.app, name="spool")
 check.add(app)
+support.add(app)
 daemons.add(app)
 app.add_typer(fleet.app, name="fleet")
 swarm.add(app)

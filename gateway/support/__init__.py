@@ -1,0 +1,1 @@
+"""One archive that tells somebody far away how a station does, and nothing that is secret."""
