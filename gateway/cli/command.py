@@ -25,9 +25,11 @@ __all__ = [
     "Invocation",
     "described",
     "described_group",
+    "help_text_of",
     "invocation",
     "noun",
     "render",
+    "typed_entries",
     "usage",
     "verb",
 ]
@@ -73,6 +75,8 @@ def described(text: HelpText) -> type[TyperCommand]:
 
     # The type of a context here has a name in a private module of typer alone, hence Any.
     class DescribedCommand(TyperCommand):
+        help_text = text
+
         def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
             with _context_known(ctx):
                 return super().parse_args(ctx, args)
@@ -90,6 +94,8 @@ def described_group(text: HelpText) -> type[TyperGroup]:
     """A class for a noun or the program, with this help and a list of its commands."""
 
     class DescribedGroup(TyperGroup):
+        help_text = text
+
         def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
             with _context_known(ctx):
                 return super().parse_args(ctx, args)
@@ -136,14 +142,25 @@ def usage(context: typer.Context) -> str:
     return " ".join(words)
 
 
-def render(text: HelpText, context: typer.Context, commands: Sequence[tuple[str, str]]) -> str:
-    """The help: purpose, usage, options, commands, columns or outcomes, examples, exit statuses."""
+def help_text_of(command: Any) -> HelpText:
+    """What the help of a command or a noun says beside its options."""
+    text = command.help_text
+    assert isinstance(text, HelpText)
+    return text
+
+
+def typed_entries(context: typer.Context) -> list[tuple[str, list[tuple[str, str]]]]:
+    """What can stand on the command line, under its headings."""
     parameters = context.command.get_params(context)
-    typed = [
+    return [
         (heading, [(_name(found), _words(found)) for found in parameters if found.param_type_name == kind])
         for heading, kind in (("Arguments", "argument"), ("Options", "option"))
     ]
-    return laid_out(text, usage(context), typed, commands)
+
+
+def render(text: HelpText, context: typer.Context, commands: Sequence[tuple[str, str]]) -> str:
+    """The help: purpose, usage, options, commands, columns or outcomes, examples, exit statuses."""
+    return laid_out(text, usage(context), typed_entries(context), commands)
 
 
 def _name(parameter: Any) -> str:

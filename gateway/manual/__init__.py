@@ -1,0 +1,1 @@
+"""The manual pages, made of what `--help`, the tables of settings and the documentation say already."""
