@@ -74,7 +74,7 @@ async def test_a_job_that_arrives_many_times_while_it_runs_runs_once(beside_a_br
     repeats = site.report()["repeats_answered_from_journal"]
     async with stranger(site, "lisbon") as somebody:
         await somebody.listen("lisbon")
-        jid = site.issue("central", "cam-*", "test.sleep", 8)
+        jid = site.issue("central", "cam-*", "test.sleep", 12)
         delivery = await somebody.hears("/g/all/job", lambda payload: jid.encode() in payload)
         site.until(lambda: site.waiting("lisbon", jid) == {"running": DEVICES}, "every device runs it")
         await somebody.say([(topics.group_job("lisbon"), delivery)] * REPLAYS)
@@ -86,7 +86,7 @@ async def test_a_job_that_arrives_many_times_while_it_runs_runs_once(beside_a_br
 
 def test_a_connection_that_is_cut_in_the_middle_does_not_make_it_run_again(beside_a_broker: System) -> None:
     site = beside_a_broker
-    jid = site.issue("central", "cam-*", "test.sleep", 8)
+    jid = site.issue("central", "cam-*", "test.sleep", 12)
     site.until(lambda: site.waiting("lisbon", jid) == {"running": DEVICES}, "every device runs it")
     site.kill("broker")
     site.add_broker()

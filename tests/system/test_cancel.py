@@ -70,7 +70,7 @@ def test_devices_that_are_busy_do_not_start_it_and_finish_what_they_run(place: P
 
 def test_what_runs_already_goes_on_to_its_end(place: Place) -> None:
     site = place.system
-    jid = site.issue("central", place.target, "test.sleep", 8)
+    jid = site.issue("central", place.target, "test.sleep", 12)
     site.until(lambda: site.waiting("lisbon", jid) == {"running": DEVICES}, "every device runs it")
     site.stations["central"].cancel(jid)
     assert_exactly_once(site.ended("central", jid), place.devices)
