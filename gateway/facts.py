@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from device_agent import __version__
 from device_agent.protocol.stations import devices_alone
+from gateway.checks.box import Box
 from gateway.devices.authority import Authority
 from gateway.devices.enrolled import Enrolled
 from gateway.devices.registry import Registry
@@ -37,9 +38,7 @@ class StationFacts:
     def __init__(
         self,
         *,
-        role: str,
-        name: str,
-        state_dir: str,
+        box: Box,
         keys: CurveKeys,
         authority: Authority,
         started: float,
@@ -56,9 +55,7 @@ class StationFacts:
         self._is_scarce = is_scarce
         self._aftermath = aftermath
         self._marks = marks
-        self._role = role
-        self._name = name
-        self._state_dir = state_dir
+        self._box = box
         self._keys = keys
         self._authority = authority
         self._started = started
@@ -92,8 +89,8 @@ class StationFacts:
         if self.broker is not None:
             broker = {**self.broker.status(), **(self.downlink.status() if self.downlink is not None else {})}
         return {
-            "role": self._role,
-            "name": self._name,
+            "role": self._box.role,
+            "name": self._box.settings.name,
             "version": __version__,
             "started": self._started,
             "public_key": self._keys.public,
@@ -141,7 +138,7 @@ class StationFacts:
 
     def state_dir(self) -> str:
         """Where the station keeps its files."""
-        return self._state_dir
+        return str(self._box.state_dir)
 
     def key_views(self) -> list[dict[str, Any]]:
         """The keys of sites."""
@@ -170,6 +167,30 @@ class StationFacts:
     def now(self) -> float:
         """The time that counts, which is never behind what was certainly signed."""
         return self._authority.now()
+
+    def box(self) -> Box:
+        """The machine and the files of this station."""
+        return self._box
+
+    async def spool_classes(self) -> list[dict[str, Any]]:
+        """What waits for a master, by class; empty where nothing is spooled."""
+        if not self._spool.enabled:
+            return []
+        budgets = self._spool.budget.most
+        return [
+            {
+                "class": entry.name,
+                "pending": entry.pending,
+                "pending_bytes": entry.pending_bytes,
+                "budget_bytes": budgets[entry.name],
+                "dropped": entry.dropped,
+            }
+            for entry in await self._spool.entries()
+        ]
+
+    async def returns_confirmed(self) -> float | None:
+        """When a master last confirmed returns."""
+        return await self._spool.returns_confirmed()
 
     def site_views(self) -> list[dict[str, Any]]:
         """The sites below."""

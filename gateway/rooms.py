@@ -6,6 +6,7 @@ Wiring only, no behaviour; ``station`` decides which links there are and opens e
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -28,7 +29,8 @@ from gateway.audit.book import AuditBook
 from gateway.audit.policy_notes import PolicyNotes
 from gateway.audit.views import AuditViews
 from gateway.bus import Bus
-from gateway.checks.every import CHECKS
+from gateway.checks.box import box_of
+from gateway.checks.telling import Telling
 from gateway.config import StationSettings
 from gateway.devices.api_tokens import ApiTokens
 from gateway.devices.authority import Authority
@@ -99,7 +101,7 @@ class Rooms:
         writer = self.writer = Writer(path, reserve.release)
         reader = self.reader = Reader(path)
         metrics = self.metrics = Metrics(clock)
-        spool = self.spool = spool_of(settings.spool, writer, reader, epoch)
+        spool = self.spool = spool_of(settings.spool, writer, reader, epoch, clock)
         bus = self.bus = Bus(writer, reader, spool, metrics, clock, name, reserve.is_scarce)
         self.downlinks: dict[str, Downlink] = {}
         self.open_jobs = OpenJobs()
@@ -265,9 +267,7 @@ class Rooms:
             syndic_tags=settings.events.syndic_tags,
         )
         self.facts = StationFacts(
-            role=role,
-            name=name,
-            state_dir=str(state_dir),
+            box=replace(box_of(role, settings, clock=clock), state_dir=state_dir),
             keys=self.keys,
             authority=self.authority,
             started=clock.wall(),
@@ -357,7 +357,7 @@ class Rooms:
             permission=self.permission,
         )
         return [
-            *StationApi(self.facts, CHECKS).operations(),
+            *StationApi(self.facts, Telling(bus=self.bus, reader=self.reader)).operations(),
             *jobs.operations(),
             *DevicesApi(
                 registry=self.registry,

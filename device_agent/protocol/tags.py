@@ -110,6 +110,11 @@ def master_rolled_back(master: str) -> str:
     return f"outstation/master/{master}/rolled_back"
 
 
+def check(name: str) -> str:
+    """What a check finds wrong with the station has changed, or is right again."""
+    return f"outstation/check/{name}"
+
+
 def schedule_missed(name: str) -> str:
     """A run of the station's schedule was missed while nobody was there. Told by the station itself."""
     return f"outstation/schedule/{name}/missed"

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Protocol
 
 import msgspec
 
 from gateway.api.operation import Answer, Asked, Operation
+from gateway.checks.every import CHECKS, Check, look, worst_first
 from gateway.checks.finding import Facts, Finding
-
-Check = Callable[[Facts], Awaitable[list[Finding]]]
+from gateway.checks.telling import News
+from gateway.store.writer import StoreFailed
 
 
 class StationFacts(Facts, Protocol):
@@ -20,11 +21,19 @@ class StationFacts(Facts, Protocol):
         """The counters in Prometheus' text format."""
 
 
+class Teller(Protocol):
+    """Makes events of what has changed."""
+
+    async def tell(self, findings: Sequence[Finding]) -> list[News]:
+        """Of which checks something has changed. Raises ``StoreFailed``."""
+
+
 class StationApi:
     """Operations on the station."""
 
-    def __init__(self, facts: StationFacts, checks: Sequence[Check]) -> None:
+    def __init__(self, facts: StationFacts, telling: Teller, checks: Sequence[Check] = CHECKS) -> None:
         self._facts = facts
+        self._telling = telling
         self._checks = checks
 
     def operations(self) -> list[Operation]:
@@ -32,6 +41,8 @@ class StationApi:
         return [
             Operation("GET", "/station", "What this station is, and how it does", self._show),
             Operation("GET", "/check", "Every check, with what mends what", self._check),
+            # What it tells is the station's own: whoever may look at the findings may have them told.
+            Operation("POST", "/check", "The same, and events of what has changed since", self._tell, needs="view"),
             Operation("GET", "/metrics", "Counters for Prometheus", self._metrics, text=True),
         ]
 
@@ -39,10 +50,23 @@ class StationApi:
         return await self._facts.station_view()
 
     async def _check(self, _: Asked) -> Answer:
-        findings: list[Any] = []
-        for check in self._checks:
-            findings += await check(self._facts)
-        return {"findings": [msgspec.structs.asdict(finding) for finding in findings]}
+        return {"findings": msgspec.to_builtins(await look(self._facts, self._checks))}
+
+    async def _tell(self, _: Asked) -> Answer:
+        findings = await look(self._facts, self._checks)
+        news: list[News] = []
+        try:
+            news = await self._telling.tell(findings)
+        except StoreFailed as error:
+            untold = Finding(
+                check="events",
+                severity="error",
+                finding=f"what has changed could not be told: {error.what}",
+                meaning="no rule and no master hears of it until the store takes events again",
+                fix="outstation check; look at the findings about the disk and the store",
+            )
+            findings = worst_first([untold, *findings])
+        return {"findings": msgspec.to_builtins(findings), "news": msgspec.to_builtins(news)}
 
     async def _metrics(self, _: Asked) -> Answer:
         return await self._facts.metrics_text()

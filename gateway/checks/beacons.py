@@ -33,5 +33,7 @@ async def check(facts: Facts) -> list[Finding]:
         if reason in WORDS:
             finding, meaning, fix = WORDS[reason]
             said = f"{finding}, {count} times since the start ({reason} on {link}, {peer})"
-            found.append(Finding(check="beacons", severity="warning", finding=said, meaning=meaning, fix=fix))
+            found.append(
+                Finding(check="beacons", severity="warning", finding=said, meaning=meaning, fix=fix, about=reason)
+            )
     return found

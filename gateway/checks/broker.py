@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+from typing import Final
+
 from gateway.broker.embedded import COMFORTABLE_DEVICES
+from gateway.broker.start import find_mosquitto
+from gateway.checks.box import Box
 from gateway.checks.finding import Facts, Finding
+
+SECONDS: Final = 5.0
+LEAST: Final = (2, 0)
+"""The first mosquitto with the listeners and the rules that a site needs."""
 
 
 async def check(facts: Facts) -> list[Finding]:
@@ -34,3 +44,45 @@ async def check(facts: Facts) -> list[Finding]:
             )
         ]
     return [Finding(check="broker", severity="ok", finding=f"connected to the {where}")]
+
+
+def at_rest(box: Box) -> list[Finding]:
+    """One finding about the program that would be the broker; none where it is another's, or inside the station."""
+    broker = box.settings.broker
+    if broker is None or broker.mode not in ("managed", "service"):
+        return []
+    program = find_mosquitto()
+    if program is None:
+        return [
+            Finding(
+                check="broker",
+                severity="error",
+                finding=f"mosquitto is not installed, and broker.mode is {broker.mode}",
+                meaning="the gateway does not start: it has no broker for its devices",
+                fix="apt install mosquitto; or set broker.mode to embedded, for up to 200 devices",
+            )
+        ]
+    release = _release(program)
+    if release is not None and release < LEAST:
+        words = ".".join(map(str, release))
+        return [
+            Finding(
+                check="broker",
+                severity="error",
+                finding=f"{program} is mosquitto {words}, needed is {'.'.join(map(str, LEAST))} or newer",
+                meaning="the gateway does not start: that broker does not know the rules of a site",
+                fix="apt install mosquitto, from Debian 12 or newer",
+            )
+        ]
+    return [Finding(check="broker", severity="ok", finding=f"{program} is there")]
+
+
+def _release(program: str) -> tuple[int, ...] | None:
+    """What it says of itself; None when it says nothing that can be read."""
+    try:
+        # It tells its help with status 3.
+        said = subprocess.run([program, "-h"], capture_output=True, text=True, timeout=SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = re.search(r"mosquitto version (\d+)\.(\d+)", said.stdout + said.stderr)
+    return (int(found[1]), int(found[2])) if found else None

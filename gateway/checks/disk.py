@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
+from gateway.checks.box import Box
 from gateway.checks.finding import Facts, Finding
 
 WARN_FREE = 0.15
@@ -12,15 +14,29 @@ ERROR_FREE = 0.03
 
 
 async def check(facts: Facts) -> list[Finding]:
-    """One finding about free space."""
-    folder = facts.state_dir()
+    """One finding about free space, and one about free places for files where those are few."""
+    return look(facts.state_dir(), full=facts.disk_is_full())
+
+
+def at_rest(box: Box) -> list[Finding]:
+    """The same without a station: of the folder, or of the one in which it will be made."""
+    folder = next(each for each in (box.state_dir, *box.state_dir.parents) if each.is_dir())
+    return look(str(folder), full=False)
+
+
+def look(folder: str, *, full: bool) -> list[Finding]:
+    """What is free there."""
+    return [*_room(folder, full=full), *_inodes(folder)]
+
+
+def _room(folder: str, *, full: bool) -> list[Finding]:
     usage = shutil.disk_usage(folder)
     share = usage.free / usage.total
     text = f"{usage.free / 2**30:.1f} GiB free of {usage.total / 2**30:.1f} GiB at {folder}"
     aside = _aside_bytes(Path(folder))
     if aside:
         text += f", {aside / 2**20:.0f} MiB of it in damaged stores that are removed after 14 days"
-    if facts.disk_is_full():
+    if full:
         return [
             Finding(
                 check="disk",
@@ -40,6 +56,23 @@ async def check(facts: Facts) -> list[Finding]:
             finding=text,
             meaning="when it is full, jobs are refused and returns stay on the devices until there is room",
             fix=f"du -xh {folder} | sort -h | tail",
+        )
+    ]
+
+
+def _inodes(folder: str) -> list[Finding]:
+    found = os.statvfs(folder)
+    # Some file systems make them as they are needed, and count none.
+    if not found.f_files or found.f_favail / found.f_files >= ERROR_FREE:
+        return []
+    return [
+        Finding(
+            check="disk",
+            severity="error" if not found.f_favail else "warning",
+            finding=f"{found.f_favail:,} of {found.f_files:,} places for files are left at {folder}",
+            meaning="when there are none, no file can be made, however much room there is",
+            fix=f"du --inodes -x {folder} | sort -n | tail",
+            about="inodes",
         )
     ]
 

@@ -14,6 +14,7 @@ async def check(facts: Facts) -> list[Finding]:
             finding=f"engine {name} does not run: {why}",
             meaning="the station itself is not harmed; what the engine is there for is not done, and is tried again",
             fix=f"mend it, then: outstation engines restart {name}",
+            about=name,
         )
         for name, why in facts.engines_failing()
     ]

@@ -6,15 +6,26 @@ from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
+from gateway.checks.box import Box
+
+Severity = Literal["ok", "info", "warning", "error"]
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info", "ok")
+"""The worst first."""
+
 
 class Finding(Struct, frozen=True, kw_only=True):
-    """One finding. ``fix`` is a command or a setting; empty when nothing is wrong."""
+    """One finding. ``fix`` is a command or a setting; empty when nothing is wrong.
+
+    ``about`` is whom or what it concerns, where a check may find several at once: a finding of the same check about the
+    same thing is the same one, whatever numbers stand in its words.
+    """
 
     check: str
-    severity: Literal["ok", "info", "warning", "error"]
+    severity: Severity
     finding: str
     meaning: str = ""
     fix: str = ""
+    about: str = ""
 
 
 class Facts(Protocol):
@@ -67,3 +78,12 @@ class Facts(Protocol):
 
     def now(self) -> float:
         """The time that counts, in seconds since 1970."""
+
+    def box(self) -> Box:
+        """The machine and the files of this station."""
+
+    async def spool_classes(self) -> list[dict[str, Any]]:
+        """What waits for a master, by class, as the API shows it; empty where nothing is spooled."""
+
+    async def returns_confirmed(self) -> float | None:
+        """When a master last confirmed returns, in wall seconds; None when none ever did."""

@@ -17,6 +17,7 @@ async def check(facts: Facts) -> list[Finding]:
                     finding=f"site {key['site']} waits to be accepted, fingerprint {key['fingerprint']}",
                     meaning="nothing is exchanged with it until then",
                     fix=f"outstation keys accept {key['site']}",
+                    about=key["site"],
                 )
             )
         elif key["state"] == "denied":
@@ -28,6 +29,7 @@ async def check(facts: Facts) -> list[Finding]:
                     meaning="a second gateway with the same name, a reinstalled one, or somebody who pretends",
                     fix=f"if it is a replacement: outstation keys reject {key['site']}, then keys accept {key['site']}"
                     f" --fingerprint {key['fingerprint']}",
+                    about=key["site"],
                 )
             )
     findings += _devices(facts.undecided())
@@ -38,6 +40,7 @@ async def check(facts: Facts) -> list[Finding]:
             finding=f"site {site['site']} is dark, {site['devices']} devices behind it",
             meaning="jobs for it wait until they expire; it goes on by itself and sends what it has when it is back",
             fix=f"on the gateway: outstation check; here: outstation sites show {site['site']}",
+            about=site["site"],
         )
         for site in facts.site_views()
         if not site["connected"]
@@ -54,6 +57,7 @@ def _devices(undecided: list[tuple[str, str]]) -> list[Finding]:
             finding=f"two machines with the identity of {name} were seen, so neither is heard",
             meaning="one of them is a copy: somebody has read what the other keeps",
             fix=f"find the real one, and revoke the identity: outstation keys revoke {name}; then it joins anew",
+            about=name,
         )
         for state, name in undecided
         if state == "quarantined"

@@ -14,6 +14,7 @@ async def check(facts: Facts) -> list[Finding]:
             finding=f"returner {name} does not take returns: {why}",
             meaning="they wait on the disk and are sent again, until returner_limits.give_up_hours have passed",
             fix="mend what it says; outstation returners list shows what waits and what is lost",
+            about=name,
         )
         for name, why in facts.returners_failing()
     ]

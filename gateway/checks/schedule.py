@@ -14,6 +14,7 @@ async def check(facts: Facts) -> list[Finding]:
             finding=f"the last run of {name} in the schedule did not succeed: {why}",
             meaning="what it is there for was not done, or not everywhere; it runs again at its next time",
             fix=f"outstation schedule show {name}",
+            about=name,
         )
         for name, why in await facts.schedule_failing()
     ]

@@ -20,5 +20,6 @@ async def check(facts: Facts) -> list[Finding]:
             finding=f"what opens the doors of {len(lost):,} SSH devices cannot be unsealed: {named}",
             meaning="it was sealed with the keys that this station had before; nobody can log in to them",
             fix=f"outstation devices set {lost[0]} --password-file FILE (or --key FILE); for many: devices import",
+            about="secrets",
         )
     ]

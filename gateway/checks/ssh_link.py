@@ -24,6 +24,7 @@ def _finding(name: str, reason: str, why: str) -> Finding:
             finding=f"{name} shows another host key: {why}",
             meaning="it was replaced or set up anew, or somebody answers in its place; nothing is sent to it",
             fix=f"compare the key at the device; if it is right: outstation devices key {name}",
+            about=name,
         )
     if reason == "login_unusable":
         return Finding(
@@ -32,6 +33,7 @@ def _finding(name: str, reason: str, why: str) -> Finding:
             finding=f"this gateway cannot use the login of {name}: {why}",
             meaning="nothing was said to the device; no job reaches it until the login can be used",
             fix=f"outstation devices set {name} --password-file FILE (or --key FILE); with --agent: ssh.agent_socket",
+            about=name,
         )
     return Finding(
         check="ssh",
@@ -39,4 +41,5 @@ def _finding(name: str, reason: str, why: str) -> Finding:
         finding=f"{name} does not let this gateway in: {why}",
         meaning="its user, password or key was changed; no job reaches it until the login is right again",
         fix=f"outstation devices set {name} --password-file FILE (or --key FILE)",
+        about=name,
     )

@@ -39,5 +39,5 @@ def _next(incomplete: list[str]) -> str:
     lacking = {"enrolled", "revoked_devices", "keys", "site_trust", "epochs"} & set(incomplete)
     if lacking:
         names = ", ".join(sorted(lacking))
-        return f"rows of {names} cannot be had from anywhere else: restore a backup, see outstation backup --help"
+        return f"rows of {names} cannot be had from anywhere else: restore a backup: outstation gateway restore FILE"
     return "nothing else is to be done"

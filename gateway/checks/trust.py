@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from device_agent.clock import iso
+from gateway.checks.box import Box
 from gateway.checks.finding import Facts, Finding
+from gateway.devices.authority import Authority
+from upstream.curve import load_or_make
 
 DAY_SECONDS = 86_400
 CERTIFICATE_DAYS = 7
@@ -16,17 +21,34 @@ ROOT_LONGEST_DAYS = 400
 
 async def check(facts: Facts) -> list[Finding]:
     """Findings about the place in the fleet, the site certificate and the root list."""
-    fleet = facts.fleet_view()
+    return judged(facts.fleet_view(), facts.now())
+
+
+def at_rest(box: Box) -> list[Finding]:
+    """The same from the files of a station that does not run. Raises ``ConfigInvalid`` for damaged ones."""
+    folder = box.state_dir
+    if not ((folder / "curve.key").exists() and (folder / "trust.keys").exists()):
+        # It makes its keys when it starts; looking at them must not.
+        return _standing(box.role, joined=False, root=None)
+    curve = load_or_make(folder / "curve.key")
+    authority = Authority(folder, role=box.role, site=box.settings.name, curve=curve, clock=box.clock)
+    return judged(authority.view(), authority.now())
+
+
+def judged(fleet: dict[str, Any], now: float) -> list[Finding]:
+    """Findings about a standing, as the API shows it."""
     found = [*_standing(fleet["role"], joined=fleet["joined"], root=fleet["root_version"])]
     if fleet["expires"] is not None:
-        found += _certificate(fleet["certified"], fleet["expires"], facts.now())
+        found += _certificate(fleet["certified"], fleet["expires"], now)
     if fleet["root_issued"] is not None:
-        found += _root_list(fleet["root_version"], fleet["root_issued"], facts.now())
-    return found or [_fine(fleet["root_version"], fleet["expires"])]
+        found += _root_list(fleet["root_version"], fleet["root_issued"], now)
+    return found or [_fine(fleet["root_version"], fleet["expires"], now)]
 
 
-def _fine(version: int, expires: int | None) -> Finding:
-    until = f", certificate until {iso(expires)}" if expires is not None else ""
+def _fine(version: int, expires: int | None, now: float) -> Finding:
+    until = ""
+    if expires is not None:
+        until = f", certificate until {iso(expires)}, {(expires - now) / DAY_SECONDS:.0f} days from now"
     return Finding(check="trust", severity="ok", finding=f"root list version {version}{until}")
 
 
@@ -65,6 +87,7 @@ def _certificate(issued: int, expires: int, now: float) -> list[Finding]:
     return [
         Finding(
             check="trust",
+            about="certificate",
             severity="error" if left <= 0 else "warning",
             finding=f"the site certificate {'ended' if left <= 0 else 'ends'} at {iso(expires)}",
             meaning="without it no device speaks with this station any more, a day after at the latest:"
@@ -82,6 +105,7 @@ def _root_list(version: int, issued: float, now: float) -> list[Finding]:
     return [
         Finding(
             check="trust",
+            about="root list",
             severity="error" if days >= ROOT_LONGEST_DAYS else "warning",
             finding=f"root list version {version} is {days:.0f} days old",
             meaning="devices without a clock learn the time from it; it is issued anew at least once a year",

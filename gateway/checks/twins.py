@@ -20,6 +20,7 @@ async def check(facts: Facts) -> list[Finding]:
             f" it knocked {site['twin']['count']} times",
             meaning=_MEANING,
             fix=f"stop the wrong one; if that is the one which is connected: outstation sites unfence {site['site']}",
+            about=site["site"],
         )
         for site in facts.site_views()
         if site.get("twin")
@@ -36,6 +37,7 @@ async def check(facts: Facts) -> list[Finding]:
                 finding="this gateway is fenced: another one with a copy of its store is connected",
                 meaning=f"{_MEANING}; this one goes on by itself and keeps what it has",
                 fix=f"stop the other one and, on {where}: outstation sites unfence {name}",
+                about="this",
             )
         )
     addresses = sorted({str(view["twin"]) for view in told if view["twin"] and not view["fenced"]})

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
+from gateway.checks.box import Box
 from gateway.checks.finding import Facts, Finding
+from gateway.fleet.station_files import StationFiles
+
+CONNECT_SECONDS: Final = 3.0
+MASTERS_TRIED: Final = 4
 
 
 async def check(facts: Facts) -> list[Finding]:
@@ -46,6 +52,7 @@ def _away(view: Mapping[str, Any], link: Mapping[str, Any]) -> Finding:
         finding=f"{link['state']}: {link['last_error'] or 'no answer yet'} ({link['address']})",
         meaning="jobs that are given to this master wait there, and it cannot take over from the other",
         fix=_fix(view, link["last_error"], link["state"]),
+        about=link["address"],
     )
 
 
@@ -64,3 +71,32 @@ def _fix(view: Mapping[str, Any], last_error: str, state: str) -> str:
         f" then {accept} --fingerprint {view['fingerprint']}",
     }
     return fixes.get(standing, "check the address and key under masters: in the settings, and the network to it")
+
+
+def at_rest(box: Box) -> list[Finding]:
+    """Whether the masters can be reached from this machine at all; none on a station that knows no master."""
+    if box.role == "master":
+        return []
+    known = [entry.address for entry in box.settings.masters]
+    joined = StationFiles(box.state_dir).joined() if (box.state_dir / "masters").exists() else None
+    known += [master.address for master in joined.masters] if joined is not None else []
+    found = [_reached(address) for address in list(dict.fromkeys(known))[:MASTERS_TRIED]]
+    away = [each for each in found if each.severity != "ok"]
+    return away or found[:1]
+
+
+def _reached(address: str) -> Finding:
+    host, _, port = address.removeprefix("tcp://").rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS):
+            pass
+    except (OSError, ValueError) as error:
+        return Finding(
+            check="uplink",
+            severity="warning",
+            finding=f"no way to {address}: {error}",
+            meaning="this station would work on by itself, and what it has for the master waits on this disk",
+            fix=f"look at the cable; ip route get {host}; getent hosts {host}; is the address right in the settings?",
+            about=address,
+        )
+    return Finding(check="uplink", severity="ok", finding=f"{address} takes connections", about=address)

@@ -221,6 +221,10 @@ class StationClient:
         """What every check of the station finds now."""
         return self._ask("GET", "/check", views.FindingList).findings
 
+    def tell(self) -> views.FindingList:
+        """The same, with events of what has changed since this was asked last."""
+        return self._ask("POST", "/check", views.FindingList, body={})
+
     def audit(self, query: Mapping[str, Any], limit: int) -> Iterator[views.AuditRow]:
         """Audit rows, newest first, at most ``limit``."""
         before: int | None = None

@@ -214,6 +214,7 @@ class Finding(Struct, frozen=True):
     finding: str
     meaning: str | None = ""
     fix: str | None = ""
+    about: str | None = ""
 
 
 class LinkView(Struct, frozen=True):
@@ -282,10 +283,20 @@ class SiteList(Struct, frozen=True):
     sites: list[SiteView]
 
 
+class CheckNews(Struct, frozen=True):
+    """A check of which something changed: how bad the worst it finds is now, and was before."""
+
+    check: str
+    severity: str
+    was: str
+    findings: list[Finding] = []
+
+
 class FindingList(Struct, frozen=True):
-    """What all checks found."""
+    """What all checks found, and what of it was made events now."""
 
     findings: list[Finding]
+    news: list[CheckNews] = []
 
 
 class AuditRow(Struct, frozen=True):

@@ -213,6 +213,7 @@ class SshDownlink(Part):
         return {
             "devices": len(self._steads),
             "reached": sum(1 for stead in self._steads.values() if stead.reached is not None),
+            "away": sum(1 for stead in self._steads.values() if self._is_away(stead)),
             "connected": len(self._pool),
             "logins_under_way": self._turns.under_way,
             "width": self._turns.width.places,
@@ -222,6 +223,11 @@ class SshDownlink(Part):
                 for stead in troubled[:TROUBLES_NAMED]
             ],
         }
+
+    def _is_away(self, stead: Stead) -> bool:
+        """Whether it should be here and is not, by whichever link; one that was not looked at yet is not away."""
+        looked_in_vain = stead.reached is None and bool(stead.line.breaker.why) and stead.line.device.enabled
+        return looked_in_vain and self._presence.by_another(stead) is None
 
     def view(self, name: str) -> dict[str, Any] | None:
         """One device's link, as the API shows it; None for one that is not reached over SSH."""

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
+from device_agent.clock import Clock
 from device_agent.errors import StationFailed
 from device_agent.parts import Part
 from device_agent.protocol import limits
@@ -32,10 +33,13 @@ MEASURE_SECONDS = 2.0
 
 _ADD: Mapping[Stream, str] = {stream: f"INSERT INTO spool_{stream} (body) VALUES (?)" for stream in STREAMS}  # noqa: S608 - the six names of this program
 _WAITING = "SELECT " + ", ".join(f"EXISTS (SELECT 1 FROM spool_{stream} WHERE sequence > ?)" for stream in STREAMS)  # noqa: S608 - the names again
+_CONFIRMED = "returns_confirmed"
+"""The row of the table station that says when a master last confirmed returns."""
+
 _ADD_STATE = "INSERT INTO spool_state (key, body) VALUES (?, ?)"
 
 
-def spool_of(settings: SpoolSettings, writer: Writer, reader: Reader, epoch: str) -> Spool:
+def spool_of(settings: SpoolSettings, writer: Writer, reader: Reader, epoch: str, clock: Clock | None = None) -> Spool:
     """The spool that the settings ask for. It keeps nothing until it is ``enabled``."""
     most: dict[Class, int] = {
         "returns": settings.returns_megabytes * MEGABYTE,
@@ -44,7 +48,7 @@ def spool_of(settings: SpoolSettings, writer: Writer, reader: Reader, epoch: str
         "telemetry": settings.telemetry_megabytes * MEGABYTE,
     }
     rules = Rules(urgent=settings.urgent, state=settings.state, telemetry=settings.telemetry)
-    return Spool(writer, reader, epoch, enabled=False, rules=rules, budget=Budget(most))
+    return Spool(writer, reader, epoch, enabled=False, rules=rules, budget=Budget(most), clock=clock)
 
 
 class Spool(Part):
@@ -61,7 +65,9 @@ class Spool(Part):
         enabled: bool,
         rules: Rules | None = None,
         budget: Budget | None = None,
+        clock: Clock | None = None,
     ) -> None:
+        self._clock = clock or Clock()
         self._writer = writer
         self._reader = reader
         self._epoch = epoch
@@ -174,8 +180,17 @@ class Spool(Part):
 
     async def confirm(self, stream: Stream, sequence: int, master: str) -> None:
         """A master has everything of a stream up to here on disk: let it go."""
-        await self._writer.commit(ledger.delivered(stream, sequence, master))
+        statements = ledger.delivered(stream, sequence, master)
+        if stream == "returns":
+            now = (_CONFIRMED, str(self._clock.wall()))
+            statements.append(("INSERT OR REPLACE INTO station (key, value) VALUES (?, ?)", [now]))
+        await self._writer.commit(statements)
         await self._measure()
+
+    async def returns_confirmed(self) -> float | None:
+        """When a master last confirmed returns, in wall seconds; None when none ever did."""
+        rows = await self._reader.rows("SELECT value FROM station WHERE key = ?", (_CONFIRMED,))
+        return float(rows[0][0]) if rows else None
 
     async def reaches(self, positions: Mapping[Stream, int]) -> bool:
         """Whether this store ever gave out sequences that high."""

@@ -153,6 +153,7 @@ class ApiDouble:
         self.events: list[Fields] = []
         self.hold_events = False
         self.findings: list[Fields] = []
+        self.news: list[Fields] = []
         self.audit: list[Fields] = []
         self.tokens: list[Fields] = []
         self.operator: Fields = {"name": "alice", "door": "socket", "roles": ["admin"], "may": ["view", "run"]}
@@ -284,6 +285,8 @@ class _Request(BaseHTTPRequestHandler):
                 self._one("job", [{**view, "cancelled": True} for view in self.api.jobs if view["jid"] == jid])
             case ["jobs", jid, "release"]:
                 self._one("job", [{**view, "held": False} for view in self.api.jobs if view["jid"] == jid])
+            case ["check"]:
+                self._answer({"findings": self.api.findings, "news": self.api.news})
             case ["match"]:
                 at = int((body or {}).get("after", 0))
                 self._answer({**self.api.matched, **self.api.matched["pages"][at]})

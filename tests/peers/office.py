@@ -181,7 +181,7 @@ def _operations(rooms: Rooms, stopping: asyncio.Event) -> list[Operation]:
         permission=rooms.permission,
     )
     keys = KeysApi(
-        site=rooms.facts._name,
+        site=rooms.facts.box().settings.name,
         site_keys=rooms.site_keys,
         revoke_site=rooms.fleet_revocation.revoke_site,
         keys=rooms.keys,

@@ -24,6 +24,7 @@ DEVICES = 3
 OPERATIONS = {
     "GET /station",
     "GET /check",
+    "POST /check",
     "GET /metrics",
     "GET /openapi.json",
     "GET /files",
@@ -106,6 +107,7 @@ OPERATIONS = {
 }
 WITHOUT_BODY = {
     "POST /reload",
+    "POST /check",
     "POST /spool/drill/end",
     "POST /sites/{site}/unfence",
     "POST /jobs/{jid}/cancel",

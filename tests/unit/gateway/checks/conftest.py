@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import pytest
+
+from gateway.checks.box import Box, box_of
+from gateway.config import StationSettings
+from tests.peers.clock import STARTED_WALL, HandClock
 
 
 @dataclass
@@ -21,6 +26,10 @@ class Told:
             "uplink": None,
             "devices": 0,
             "spool_pending": 0,
+            "sites": 0,
+            "present": 0,
+            "ssh": None,
+            "started": 0.0,
         }
     )
     refused: list[tuple[str, str, str, int]] = field(default_factory=list)
@@ -37,6 +46,9 @@ class Told:
     failing: list[tuple[str, str]] = field(default_factory=list)
     schedule: list[tuple[str, str]] = field(default_factory=list)
     unreturned: list[tuple[str, str]] = field(default_factory=list)
+    classes: list[dict[str, Any]] = field(default_factory=list)
+    confirmed: float | None = None
+    of_box: Box | None = None
 
     async def station_view(self) -> dict[str, Any]:
         return self.station
@@ -86,7 +98,26 @@ class Told:
     def now(self) -> float:
         return self.time
 
+    async def spool_classes(self) -> list[dict[str, Any]]:
+        return self.classes
+
+    async def returns_confirmed(self) -> float | None:
+        return self.confirmed
+
+    def box(self) -> Box:
+        assert self.of_box is not None, "the test says what box it is"
+        return self.of_box
+
 
 @pytest.fixture
 def facts() -> Told:
     return Told()
+
+
+def a_box(folder: Path, role: Literal["master", "gateway"] = "gateway", **changed: Any) -> Box:
+    """A station in this folder that does not run; ``wall`` is its clock, ``config`` its settings file."""
+    clock = HandClock(wall=changed.pop("wall", STARTED_WALL))
+    given = {"name": "lisbon", "state_dir": str(folder / "state"), "socket": str(folder / "api.sock")}
+    config, running = changed.pop("config", None), changed.pop("running", False)
+    settings = StationSettings(**(given | changed))
+    return box_of(role, settings, config=config, running=running, clock=clock)

@@ -1,0 +1,116 @@
+"""Which stations ``outstation check`` looks at, and how: by their API, and where nobody answers, by their files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from device_agent.errors import ConfigInvalid, NotRunning
+from gateway.cli import client as clients
+from gateway.cli.daemons import GATEWAY_CONFIG, MASTER_CONFIG
+from gateway.cli.views import CheckNews, Finding, FindingList, StationView
+
+if TYPE_CHECKING:
+    from gateway.checks.box import Box
+    from gateway.cli.client import StationClient
+    from gateway.cli.command import Invocation
+    from gateway.config import StationSettings
+    from gateway.rooms import Role
+
+NOBODY = "unnamed"
+"""In the place of a name that is not there yet."""
+
+CONFIGS: dict[Role, Path] = {"gateway": GATEWAY_CONFIG, "master": MASTER_CONFIG}
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was found of one station. ``box`` is there where its files may be looked at from here."""
+
+    role: str
+    findings: list[Finding]
+    station: StationView | None = None
+    news: list[CheckNews] = field(default_factory=list)
+    box: Box | None = None
+    name: str = ""
+
+    @property
+    def running(self) -> bool:
+        """Whether it answered."""
+        return self.station is not None
+
+
+def reports(called: Invocation, config: Path | None, *, tell: bool) -> list[Report]:
+    """One for each station that is meant: the one named, else every one on this machine.
+
+    Raises ``NotRunning`` where there is none, and what the API refuses with.
+    """
+    if config is not None:
+        return [_here(_role_of(config), config, tell=tell)]
+    if called.meant.api is not None or called.meant.socket is not None:
+        return [_asked(called.client(), tell=tell)]
+    there = [(role, path) for role, path in CONFIGS.items() if path.exists() or _default_socket(role).exists()]
+    if not there:
+        # It raises, and says where stations are looked for.
+        return [_asked(called.client(), tell=tell)]
+    return [_here(role, path, tell=tell) for role, path in there]
+
+
+def _here(role: Role, config: Path, *, tell: bool) -> Report:
+    """A station of this machine, whether it runs or not."""
+    from gateway.checks.box import box_of
+    from gateway.checks.every import look_at_rest
+    from gateway.checks.settings import unreadable
+
+    try:
+        settings = _settings(role, config)
+    except ConfigInvalid as error:
+        try:
+            # With wrong settings it may still run with those of before, at the place where it always is.
+            return _asked(clients.StationClient(_default_socket(role)), tell=tell)
+        except NotRunning:
+            wrong = unreadable(config, error, f"outstation-{role}")
+            return Report(role=role, findings=_viewed([wrong]))
+    box = box_of(role, settings, config=config, running=False)
+    name = settings.name if settings.name != NOBODY else ""
+    try:
+        return _asked(clients.StationClient(box.socket), tell=tell, box=box)
+    except NotRunning:
+        return Report(role=role, findings=_viewed(look_at_rest(box)), box=box, name=name)
+
+
+def _settings(role: Role, config: Path) -> StationSettings:
+    """A station's settings; of a gateway that nobody has given a name, those that it waits with."""
+    from device_agent.settings import load, says
+    from gateway.config import BrokerSettings, StationSettings
+    from gateway.station_settings import settings_for
+
+    if role == "master" or (config.exists() and says(config, "name")):
+        return settings_for(role, config)
+    if not config.exists():
+        return StationSettings(name=NOBODY, broker=BrokerSettings())
+    return load(StationSettings, config, {"name": NOBODY})
+
+
+def _asked(client: StationClient, *, tell: bool, box: Box | None = None) -> Report:
+    found = client.tell() if tell else FindingList(client.findings())
+    station = client.station()
+    return Report(
+        role=station.role, findings=found.findings, station=station, news=found.news, box=box, name=station.name
+    )
+
+
+def _viewed(findings: object) -> list[Finding]:
+    import msgspec
+
+    return msgspec.convert(msgspec.to_builtins(findings), list[Finding])
+
+
+def _default_socket(role: str) -> Path:
+    return clients.RUN_DIRECTORY / f"{role}.sock"
+
+
+def _role_of(config: Path) -> Role:
+    """Whose settings these are: the package names them after the role."""
+    return "master" if config.name.startswith("master") else "gateway"
