@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ import uvloop
 
 from device_agent import __version__
 from device_agent.clock import Clock
-from device_agent.errors import ConfigInvalid, NotRunning
+from device_agent.errors import ConfigInvalid, NotRunning, OutstationError
 from device_agent.log_stream import log_to
 from device_agent.notify import Notifier
 from device_agent.service_reports import LOOK_SECONDS, LOOKS
@@ -31,6 +32,7 @@ from gateway.api.reload import ReloadApi
 from gateway.api.server import ApiServer
 from gateway.config import StationSettings
 from gateway.devices.policy_file import PolicyHolder
+from gateway.fleet.state_folder import at_rest
 from gateway.station import LOG_FORMAT
 
 log = logging.getLogger(__name__)
@@ -40,6 +42,10 @@ NOBODY = "-"
 
 NOT_JOINED = "not joined yet: sudo outstation gateway join"
 """What a gateway without a site says of itself, in its unit's status, its log and its answers."""
+
+JOIN_SECONDS = 3.0
+JOIN_LOOKS = 30
+"""How long, and how often, the start looks whether somebody else is done with the state folder."""
 
 
 class WaitingRoom:
@@ -52,6 +58,7 @@ class WaitingRoom:
         self._done = asyncio.Event()
         self._stopping = asyncio.Event()
         self._started = Clock().wall()
+        self._said = ""
         self.named = False
         """Whether the settings have a name now."""
 
@@ -62,7 +69,7 @@ class WaitingRoom:
         stops: dict[signal.Signals, Callable[[], None]] = {
             signal.SIGTERM: self._done.set,
             signal.SIGINT: self._done.set,
-            signal.SIGHUP: self._reload_by_signal,
+            signal.SIGHUP: self._look,
         }
         with handled(stops):
             async with ApiServer(path, self._operations(), on_stop=self._stopping.set, door=door):
@@ -75,8 +82,10 @@ class WaitingRoom:
     async def _done_while_fed(self) -> None:
         pause = min(LOOK_SECONDS, self._notifier.watchdog_seconds / LOOKS or LOOK_SECONDS)
         while not self._done.is_set():
-            # What there is to watch here is that the loop turns.
+            # What there is to watch here is that the loop turns. A join that came before the socket was there has told
+            # nobody, so there is a look now and then.
             self._notifier.alive()
+            self._look()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self._done.wait()
@@ -90,11 +99,14 @@ class WaitingRoom:
             self._done.set()
             log.info("the settings have a name: this gateway goes on as the station of its site")
 
-    def _reload_by_signal(self) -> None:
+    def _look(self) -> None:
+        """The same without anybody who asks: what is wrong is said once."""
         try:
             self._reload()
         except ConfigInvalid as error:
-            log.error("settings not taken: %s", error)
+            if str(error) != self._said:
+                log.error("settings not taken: %s", error)
+            self._said = str(error)
 
     def _operations(self) -> list[Operation]:
         return [
@@ -136,13 +148,27 @@ def wait_for_name(config: Path, notifier: Notifier) -> bool:
     """Wait as long as the settings have no name; false when it was told to stop. Raises ``ConfigInvalid``."""
     with notifier.told():
         if says(config, "name"):
+            _left_alone(load(StationSettings, config))
             return True
         settings = load(StationSettings, config, {"name": "unnamed"})
         log_to(settings.log_level, LOG_FORMAT, {"ROLE": "gateway"})
         named = uvloop.run(_waited(config, settings, notifier))
+        _left_alone(settings)
     # The station has a log of its own, with its name in every message.
     logging.getLogger().handlers.clear()
     return named
+
+
+def _left_alone(settings: StationSettings) -> None:
+    """Give a join that writes into the state folder at this moment the time to end: the station is no second writer."""
+    folder = Path(settings.state_dir or "/var/lib/outstation/gateway")
+    for _ in range(JOIN_LOOKS):
+        try:
+            with at_rest(folder, "wait a moment"):
+                return
+        except OutstationError:
+            # What is wrong with the folder, if it goes on, the station tells.
+            time.sleep(JOIN_SECONDS / JOIN_LOOKS)
 
 
 async def _waited(config: Path, settings: StationSettings, notifier: Notifier) -> bool:

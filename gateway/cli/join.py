@@ -61,6 +61,14 @@ class Given:
     bundle: str | None = None
 
 
+@dataclass(frozen=True)
+class Taken:
+    """What the gateway says now, and whether it runs."""
+
+    fleet: FleetView
+    running: bool
+
+
 def gateway_join(
     context: typer.Context,
     token: Annotated[str | None, typer.Argument(metavar="TOKEN", help="the token; - reads it from stdin")] = None,
@@ -105,23 +113,17 @@ def gateway_join(
         piece = write_wish(config, given.wish)
         output.note(f"site {safe(given.wish.site)}: kept in {safe(str(piece))}")
     settings, folder = settings_and_folder("gateway", config)
-    try:
-        client: StationClient | None = _client(context, settings.socket)
-        assert client is not None
-        if given.wish is not None:
-            _started(client, settings.name)
-        view = _joined_running(client, given)
-    except NotRunning:
-        client = None
-        view = _joined_files(settings.name, folder, given)
+    client = _client(context, settings.socket)
+    taken = _taken(client, settings.name, folder, given)
+    if not taken.running:
         output.note(f"no station runs here: kept in {safe(str(folder))} for its next start")
     if remove and source is not None:
         source.unlink(missing_ok=True)
     if as_json:
-        output.record("fleet", view)
+        output.record("fleet", taken.fleet)
     elif given != Given():
-        say_joined(context, view)
-    if client is None or no_wait or (view.joined and given != Given()):
+        say_joined(context, taken.fleet)
+    if not taken.running or no_wait or (taken.fleet.joined and given != Given()):
         return EXIT_OK
     from gateway.cli.join_progress import wait_until_accepted
 
@@ -244,6 +246,27 @@ def _started(client: StationClient, site: str) -> None:
         allowed=f"within {START_SECONDS:.0f} s",
         hint="systemctl status outstation-gateway   or   journalctl -u outstation-gateway",
     )
+
+
+def _taken(client: StationClient, site: str, folder: Path, given: Given) -> Taken:
+    """Have the gateway that runs join, or leave it to the one that starts next.
+
+    One that starts in this moment has its folder already and no socket yet; it is waited for. Raises ``UsageInvalid``.
+    """
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        try:
+            if given.wish is not None:
+                _started(client, site)
+            return Taken(_joined_running(client, given), running=True)
+        except NotRunning:
+            pass
+        try:
+            return Taken(_joined_files(site, folder, given), running=False)
+        except UsageInvalid as refused:
+            if refused.error_id != "station.running" or time.monotonic() >= deadline:
+                raise
+        time.sleep(START_LOOK_SECONDS)
 
 
 def _joined_running(client: StationClient, given: Given) -> FleetView:

@@ -79,6 +79,10 @@ class Unjoined:
             self.system.start("gateway", ["gateway", "run", "--config", str(self.config)])
         self.system.answering("gateway")
 
+    def start_unasked(self) -> None:
+        """Start it; it need not answer yet."""
+        self.system.start("gateway", ["gateway", "run", "--config", str(self.config)])
+
     def log(self) -> str:
         """What it has said so far."""
         return self.system.children["gateway"].log.read_text(encoding="utf-8")

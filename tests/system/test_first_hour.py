@@ -16,6 +16,7 @@ from device_agent.settings import load, says
 from gateway.cli.client import StationClient
 from gateway.cli.key_client import KeyClient
 from gateway.config import StationSettings
+from gateway.fleet.state_folder import at_rest
 from gateway.rehearsal import join_token, program
 from tests.peers.broker import free_port
 from tests.peers.finished import Finished
@@ -163,6 +164,33 @@ def test_a_file_says_all_of_it_whether_the_gateway_runs_or_not_and_is_gone_when_
     thread.join()
     assert ended[0].status == 0, ended
     assert not file.exists()
+
+
+def test_a_gateway_that_starts_in_this_moment_is_waited_for(system: System) -> None:
+    """It has its state folder and no socket yet: here the folder is held by the test until the join has met that."""
+    system.add_master("central")
+    gateway = unjoined(system)
+    held = at_rest(system.state_of("gateway"), "")
+    with held:
+        thread, ended = joining(gateway, token_of(system), "--site", "lisbon", "--no-wait")
+        system.until(gateway.piece.exists, "the join has begun")
+        gateway.start_unasked()
+        assert not ended
+    system.answering("gateway")
+    thread.join()
+    assert ended[0].status == 0, ended
+    accept(system, "lisbon")
+    system.until(lambda: system.view("gateway", "/fleet")["joined"], "it is a site")
+
+
+def test_a_name_that_is_written_by_hand_is_found_without_a_word(system: System) -> None:
+    gateway = unjoined(system)
+    gateway.start()
+    gateway.piece.parent.mkdir()
+    gateway.piece.write_text("name: [no name]")
+    system.until(lambda: "settings not taken" in gateway.log(), "what is wrong is said")
+    gateway.piece.write_text("name: lisbon")
+    system.until(lambda: "ready role=gateway name=lisbon" in gateway.log(), "it goes on as the station")
 
 
 def test_a_terminal_is_asked_for_what_is_missing(system: System, tmp_path: Path) -> None:
