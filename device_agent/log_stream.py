@@ -85,6 +85,8 @@ def _journal(constant: Mapping[str, str]) -> logging.Handler | None:
         from systemd.journal import JournalHandler  # noqa: PLC0415 - optional dependency
     except ImportError:
         return None
-    handler: logging.Handler = JournalHandler(**constant)
+    # Without a word for it the journal would call the daemon by the path of its first file.
+    name = f"outstation-{constant.get('ROLE', 'agent')}"
+    handler: logging.Handler = JournalHandler(SYSLOG_IDENTIFIER=name, **constant)
     handler.addFilter(JournalFields())
     return handler
