@@ -141,20 +141,28 @@ async def introduced(site: System) -> Cameras:
     return cameras
 
 
-async def take_leave(site: System, cameras: Cameras) -> None:
-    farewell = encode(Gone(SESSION, "stopped"))
+async def all_say(site: System, cameras: Cameras, message: Upward) -> None:
+    """Each of them says this."""
     async with stranger(site, "lisbon") as somebody:
-        await somebody.say([(camera.up("f"), camera.frame(farewell)) for camera in cameras.by_name.values()])
+        await somebody.say([(camera.up("f"), camera.frame(encode(message))) for camera in cameras.by_name.values()])
 
 
 @pytest.fixture(scope="module")
-def odd() -> Iterator[System]:
+def introductions() -> Iterator[tuple[System, Cameras]]:
     with open_site() as system:
         cameras = asyncio.run(introduced(system))
-        system.present(DEVICES + len(NONSENSE))
-        yield system
-        asyncio.run(take_leave(system, cameras))
+        yield system, cameras
+        asyncio.run(all_say(system, cameras, Gone(SESSION, "stopped")))
         system.present(DEVICES)
+
+
+@pytest.fixture
+def odd(introductions: tuple[System, Cameras]) -> System:
+    """All are here, however long the tests before took: who says nothing for long is not."""
+    system, cameras = introductions
+    asyncio.run(all_say(system, cameras, Beat(SESSION)))
+    system.present(DEVICES + len(NONSENSE))
+    return system
 
 
 @pytest.mark.parametrize("station", ["central", "lisbon"])

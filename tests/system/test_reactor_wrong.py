@@ -48,7 +48,7 @@ def site() -> Iterator[System]:
         rules: list[dict[str, str]] = [{f"site/{name}": str(folder / f"{name}.sls")} for name in BAD]
         # Behind the bad ones, so that what they do to the renderer would be done before it.
         rules += [{"site/*": str(folder / "good.sls")}, {"salt/job/*/ret/loop-1": str(folder / "loop.sls")}]
-        bounds = {"seconds": 3.0, "cpu_seconds": 4}
+        bounds = {"seconds": 60.0, "cpu_seconds": 3}
         system.add_gateway("lisbon", reactor=rules, reactions={"depth": DEPTH}, render=bounds)
         for device in ("cam-1", "loop-1"):
             system.add_agent(device, "lisbon")

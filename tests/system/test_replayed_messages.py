@@ -176,8 +176,9 @@ async def test_a_job_for_some_is_not_run_by_others_whoever_gives_it_to_them(site
             jids[tgt] = site.issue("central", tgt, "test.ping", **given)
             site.ended("central", jids[tgt])
         heard = await somebody.heard()
-        (group,) = [read_delivery(payload) for payload in ending(heard, "/all/job")]
-        (single,) = [
+        # Whoever was slow to answer was given it again.
+        group, *_ = [read_delivery(payload) for payload in ending(heard, "/all/job")]
+        single, *_ = [
             read_delivery(payload)
             for topic, payload in heard
             if topic == topics.device_job("lisbon", known[IDS[1]]) and not is_frame(payload)

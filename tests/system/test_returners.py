@@ -161,7 +161,7 @@ def test_nothing_is_lost_when_the_station_is_killed_while_nobody_takes_it(plant:
 
 
 def test_one_that_does_not_answer_is_found_and_holds_up_no_other(plant: Plant, tmp_path: Path) -> None:
-    plant.mail.codes.extend([451] * 20)
+    plant.mail.codes.extend([451] * 10_000)
     jid = plant.run("cam-00001", "test.echo", "late", "--return", "smtp,rawfile_json")
     plant.system.until(lambda: any(each["jid"] == jid for each in plant.lines()), "the file has it")
     plant.system.until(lambda: "451" in plant.returners()["smtp"]["why"], "it is told")

@@ -77,7 +77,7 @@ def test_a_master_shows_what_a_site_says_beside_what_has_come(site: System) -> N
 def test_a_drill_cuts_the_uplink_and_loses_nothing(site: System) -> None:
     before = len(_events(site, "outstation/station/lisbon/drill"))
     drill = subprocess.Popen(
-        [*program(), "--socket", str(site.socket_of("lisbon")), "spool", "drill", "--for", "8s"],
+        [*program(), "--socket", str(site.socket_of("lisbon")), "spool", "drill", "--for", "30s"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
