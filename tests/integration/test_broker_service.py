@@ -47,7 +47,7 @@ def part_of(unit: BrokerUnit, ports: list[int], *, tls: bool = False) -> Service
 
 
 async def let_in(address: BrokerAddress) -> None:
-    await until(lambda: lets_in(address), 30, f"the broker lets {address.username} in")
+    await until(lambda: lets_in(address), 60, f"the broker lets {address.username} in")
 
 
 async def test_the_broker_waits_for_the_gateway_and_then_has_its_rules(tmp_path: Path) -> None:
@@ -165,14 +165,14 @@ async def test_a_gateway_process_lives_beside_its_broker(tmp_path: Path) -> None
             async def connected() -> bool:
                 return bool((await gateway.answers())["broker"]["connected"])
 
-            await until(connected, 30, "the gateway is connected")
+            await until(connected, 60, "the gateway is connected")
             unit.kill(signal.SIGKILL)
             await unit.started(2)
-            await until(connected, 30, "the gateway is connected again")
+            await until(connected, 60, "the gateway is connected again")
             gateway.signal(signal.SIGKILL)
             await gateway.ended()
             await gateway.start()
-            await until(connected, 30, "the next gateway is connected")
+            await until(connected, 60, "the next gateway is connected")
             assert (await gateway.answers())["broker"]["mode"] == "service"
         assert unit.is_broker()
         assert unit.starts == 2

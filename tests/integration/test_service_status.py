@@ -46,7 +46,7 @@ async def test_a_gateway_is_ready_when_it_serves_and_says_who_is_here(
         assert said == "lisbon: 0 of 0 devices here, no master, 0 waiting to go up"
         assert [message[0] for message in manager.heard][:2] == ["EXTEND_TIMEOUT_USEC=1800000000", "READY=1"]
         assert gateway.socket.exists()
-        await until(lambda: manager.fed() > 1, 30, "food for the watchdog")
+        await until(lambda: manager.fed() > 1, 60, "food for the watchdog")
     finally:
         assert await gateway.stop() == EXIT_OK
     assert any("STOPPING=1" in message for message in manager.heard)

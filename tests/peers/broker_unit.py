@@ -48,7 +48,7 @@ class BrokerUnit:
 
     async def started(self, times: int) -> None:
         """Wait until it has started so often, and runs as the broker."""
-        await until(lambda: self.starts >= times and self.is_broker(), 30, f"start {times} of the broker")
+        await until(lambda: self.starts >= times and self.is_broker(), 60, f"start {times} of the broker")
 
     def is_broker(self) -> bool:
         """Whether the process has become mosquitto."""
@@ -58,7 +58,7 @@ class BrokerUnit:
 
     async def __aenter__(self) -> Self:
         self._running = asyncio.get_running_loop().create_task(self._run())
-        await until(lambda: self.starts, 30, "the first start")
+        await until(lambda: self.starts, 60, "the first start")
         return self
 
     async def __aexit__(
