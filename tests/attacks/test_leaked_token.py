@@ -50,7 +50,7 @@ def new_token(system: System, site: str, **wish: Any) -> JoinToken:
 def join(system: System, thief: str, token: JoinToken) -> Finished:
     """A device of the thief's, with keys of its own, joins with a token."""
     path = system._write(thief, {"serial": thief, "state_dir": str(system.folder / thief)})
-    return system.command("agent", "join", token.text(), "--config", path, "--wait", "30s", station=LISBON)
+    return system.command("agent", "join", token.text(), "--config", path, "--wait", "100s", station=LISBON)
 
 
 def devices(system: System, site: str) -> dict[str, dict[str, Any]]:

@@ -86,7 +86,7 @@ async def test_a_master_without_the_role_runs_of_what_was_released_what_is_no_sh
 async def test_a_job_that_waits_until_its_function_is_brought_needs_the_role_all_the_same(tmp_path: Path) -> None:
     """What a device does not know needs no role, for it does not run there; so it must not run there later either."""
     async with attacked(tmp_path, brought=False) as attack:
-        busy = [a_job(100 + number, fun="test.sleep", arg=[2]) for number in range(limits.DEVICE_RUNNING)]
+        busy = [a_job(100 + number, fun="test.sleep", arg=[10]) for number in range(limits.DEVICE_RUNNING)]
         waiting = {name: a_job(200 + number, fun=f"door.{name}") for number, name in enumerate(("open", "status"))}
         for job in [*busy, *waiting.values()]:
             await attack.station.deliver(job)

@@ -270,7 +270,7 @@ async def test_join_says_in_words_why_not(station: PlayedStation, tmp_path: Path
     process = configured(station, tmp_path)
     station.site.state = state
     (tmp_path / "usb").write_text(station.token)
-    wait = "4s" if state == "pending" else "1m"
+    wait = "20s" if state == "pending" else "1m"
     words = ("join", "--token-file", tmp_path / "usb", "--config", process.config, "--wait", wait)
     async with command(*words) as joining:
         found, out, error = await ended(joining)
@@ -302,7 +302,7 @@ async def test_a_site_with_other_roots_is_told_to_the_person_who_joins(
         roots=tuple(root.public for root in fleet.roots), keys=[*commanding_fleet("lisbon").roots[:2], *fleet.roots[:2]]
     )
     token = TrustedSite(fleet).token(f"127.0.0.1:{broker.join_port}").text()
-    async with command("join", token, "--config", process.config, "--wait", "4s") as joining:
+    async with command("join", token, "--config", process.config, "--wait", "20s") as joining:
         status, _, error = await ended(joining)
     assert status == 1
     assert "an answer that proves nothing was ignored" in error

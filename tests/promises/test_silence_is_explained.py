@@ -34,7 +34,7 @@ def start(system: System) -> None:
 
 def test_each_device_ends_in_one_outcome_with_its_reason(system: System) -> None:
     start(system)
-    told = system.command("run", "*", "test.ping", "--expires", "5s", status=1)
+    told = system.command("run", "*", "test.ping", "--expires", "30s", status=1)
     lines = {line.split("\t")[0]: line for line in told.out.splitlines()}
     assert lines["here"].split("\t")[1] == "ok"
     for device in ("killed", "stopped"):
@@ -45,7 +45,7 @@ def test_each_device_ends_in_one_outcome_with_its_reason(system: System) -> None
 
     system.stop("porto")
     system.until(lambda: not system.site_state("porto"), "porto is dark")
-    finished = system.command("run", "*", "test.ping", "--json", "--expires", "2s", status=1)
+    finished = system.command("run", "*", "test.ping", "--json", "--expires", "15s", status=1)
     outcomes = {outcome["id"]: outcome for outcome in finished.json("outcome")}
     assert len(finished.json("outcome")) == len(outcomes)
     assert {device: outcome["outcome"] for device, outcome in outcomes.items()} == {

@@ -131,7 +131,7 @@ def test_a_cancel_at_the_top_reaches_the_devices_of_the_leaf(relay: System) -> N
 def test_a_dark_leaf_is_said_to_be_dark_and_the_rest_is_ok(relay: System) -> None:
     relay.stop("lisbon")
     relay.until(lambda: not relay.site_state("lisbon", "iberia"), "the relay knows that its site is dark")
-    finished = relay.command("run", "*", "test.ping", "--json", "--expires", "2s", status=1)
+    finished = relay.command("run", "*", "test.ping", "--json", "--expires", "15s", status=1)
     (summary,) = finished.json("summary")
     assert summary["counts"] == {"ok": OWN, "site_dark": LEAF}
     dark = [outcome for outcome in finished.json("outcome") if outcome["outcome"] == "site_dark"]
