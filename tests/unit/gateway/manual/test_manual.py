@@ -130,5 +130,5 @@ def test_a_formatter_finds_nothing_to_complain_of(command: list[str], tmp_path: 
         pytest.skip(f"{command[0]} is not installed: packaging/appliance-packages")
     main(tmp_path, ROOT)
     for page in sorted(tmp_path.rglob("*.[1-8]")):
-        done = subprocess.run([*command, str(page)], capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run([*command, str(page)], capture_output=True, text=True, timeout=120, check=False)
         assert (done.stdout, done.stderr) == ("", ""), page.name
