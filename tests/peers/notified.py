@@ -51,12 +51,12 @@ class PlayedSupervisor:
         """How often the watchdog was fed."""
         return sum("WATCHDOG=1" in message for message in self.heard)
 
-    async def until_ready(self, seconds: float = 30.0) -> str:
+    async def until_ready(self, seconds: float = 60.0) -> str:
         """Wait until the daemon serves; the status."""
         await until(lambda: self.ready, seconds, "the daemon says that it is ready")
         return self.status
 
-    async def until_status(self, part: str, seconds: float = 30.0) -> str:
+    async def until_status(self, part: str, seconds: float = 60.0) -> str:
         """Wait until the status has this in it; the whole status."""
         await until(lambda: part in self.status, seconds, f"a status with {part!r}, after {self.heard}")
         return self.status
