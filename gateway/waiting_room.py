@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import uvloop
 
 from device_agent import __version__
@@ -30,6 +31,10 @@ from gateway.api.door import Door
 from gateway.api.operation import Answer, Asked, Operation
 from gateway.api.reload import ReloadApi
 from gateway.api.server import ApiServer
+from gateway.checks import clock, disk, permissions
+from gateway.checks.box import box_of
+from gateway.checks.every import look_at_rest
+from gateway.checks.finding import Finding
 from gateway.config import StationSettings
 from gateway.devices.policy_file import PolicyHolder
 from gateway.fleet.state_folder import at_rest
@@ -113,6 +118,7 @@ class WaitingRoom:
             Operation("GET", "/station", "What this gateway is, and that it has not joined", self._station),
             Operation("GET", "/fleet", "That this gateway is in no fleet", self._fleet),
             Operation("GET", "/check", "What there is to do", self._check),
+            Operation("POST", "/check", "The same: there are no events yet", self._check, needs="view"),
             *ReloadApi(self._reload).operations(),
             Operation("GET", "/{path:path}", "Everything else, once it has joined", self._later),
             Operation("POST", "/{path:path}", "Everything else, once it has joined", self._later, body=dict[str, Any]),
@@ -125,14 +131,17 @@ class WaitingRoom:
         return {"role": "gateway", "site": NOBODY, "joined": False}
 
     async def _check(self, _: Asked) -> Answer:
-        finding: dict[str, Any] = {
-            "check": "join",
-            "severity": "error",
-            "finding": "this gateway has not joined yet: it has no name and no fleet",
-            "meaning": "it runs and waits; no device can come to it, and no master knows it",
-            "fix": "sudo outstation gateway join",
-        }
-        return {"findings": [finding]}
+        not_joined = Finding(
+            check="join",
+            severity="error",
+            finding="this gateway has not joined yet: it has no name and no fleet",
+            meaning="it runs and waits; no device can come to it, and no master knows it",
+            fix="sudo outstation gateway join",
+        )
+        box = box_of("gateway", self._settings, config=self._config)
+        # The ports are not its yet, and of its standing there is nothing more to say.
+        found = await asyncio.to_thread(look_at_rest, box, [disk.at_rest, clock.at_rest, permissions.at_rest])
+        return {"findings": msgspec.to_builtins([not_joined, *found]), "news": []}
 
     async def _later(self, asked: Asked) -> Answer:
         raise NotRunning(

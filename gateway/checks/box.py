@@ -36,10 +36,12 @@ class Box:
 
     @property
     def tcp_ports(self) -> list[tuple[str, str, int]]:
-        """Where it listens by its settings: setting, host and port; without a broker that runs apart from it."""
+        """Where it listens by its settings: setting, host and port; not those of another's broker."""
         found = []
         broker = self.settings.broker
-        if broker is not None and broker.mode in ("managed", "embedded"):
+        # A broker that is a service of its own has its ports while the station does not run.
+        ours = ("managed", "embedded", "service") if self.running else ("managed", "embedded")
+        if broker is not None and broker.mode in ours:
             host = broker.host or ("127.0.0.1" if broker.mode == "embedded" else "0.0.0.0")  # noqa: S104 - the default
             found += [("broker.port", host, broker.port), ("broker.enroll_port", host, broker.enrollment_port)]
             if broker.tls_port is not None:

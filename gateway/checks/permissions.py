@@ -96,9 +96,17 @@ def _entries(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
         return
 
 
+def of_config(box: Box) -> list[Finding]:
+    """A finding about the settings file alone, whose path a running station does not know."""
+    return [_finding(box, kind, faults) for kind, faults in _by_kind([*_writable(box.config)]).items()]
+
+
 def _settings(box: Box) -> Iterator[Fault]:
-    named = [box.config, Path(box.settings.policy) if box.settings.policy else None]
-    for path in (each for each in named if each is not None):
+    return _writable(box.config, Path(box.settings.policy) if box.settings.policy else None)
+
+
+def _writable(*paths: Path | None) -> Iterator[Fault]:
+    for path in (each for each in paths if each is not None):
         try:
             found = path.stat()
         except OSError:

@@ -68,7 +68,7 @@ def _standing(role: str, *, joined: bool, root: int | None) -> list[Finding]:
     if role == "master":
         fix = "outstation master init, and then where the root keys are: outstation fleet add-master DESCRIPTION"
     else:
-        fix = "outstation gateway join TOKEN, and then on the master: outstation keys accept SITE"
+        fix = "sudo outstation gateway join, and then on the master: outstation keys accept SITE"
     return [
         Finding(
             check="trust",

@@ -50,11 +50,25 @@ def reports(called: Invocation, config: Path | None, *, tell: bool) -> list[Repo
         return [_here(_role_of(config), config, tell=tell)]
     if called.meant.api is not None or called.meant.socket is not None:
         return [_asked(called.client(), tell=tell)]
-    there = [(role, path) for role, path in CONFIGS.items() if path.exists() or _default_socket(role).exists()]
-    if not there:
+    there = {role: path for role, path in CONFIGS.items() if path.exists() or _default_socket(role).exists()}
+    # The package brings settings for both, and of most machines one is used: the one that has a name, or that answers.
+    used = {role: path for role, path in there.items() if _is_used(role, path)}
+    if not used:
+        used = {role: path for role, path in there.items() if role == "gateway"} or there
+    if not used:
         # It raises, and says where stations are looked for.
         return [_asked(called.client(), tell=tell)]
-    return [_here(role, path, tell=tell) for role, path in there]
+    return [_here(role, path, tell=tell) for role, path in used.items()]
+
+
+def _is_used(role: Role, config: Path) -> bool:
+    from device_agent.settings import says
+
+    try:
+        return _default_socket(role).exists() or says(config, "name")
+    except ConfigInvalid:
+        # Whoever broke it has written it.
+        return True
 
 
 def _here(role: Role, config: Path, *, tell: bool) -> Report:
@@ -96,6 +110,10 @@ def _settings(role: Role, config: Path) -> StationSettings:
 def _asked(client: StationClient, *, tell: bool, box: Box | None = None) -> Report:
     found = client.tell() if tell else FindingList(client.findings())
     station = client.station()
+    if box is not None:
+        from gateway.checks.permissions import of_config
+
+        found.findings.extend(_viewed(of_config(box)))
     return Report(
         role=station.role, findings=found.findings, station=station, news=found.news, box=box, name=station.name
     )

@@ -87,8 +87,12 @@ async def test_what_the_timer_finds_is_an_event_that_a_rule_hears_and_so_is_its_
     assert "permissions" not in journal
     assert len(await kept(gateway, "outstation/check/permissions")) == 1
 
-    status, _ = await typed(gateway, "check", "--fix", "--yes")
+    gateway.config.chmod(0o666)
+    _, said = await typed(gateway, "check")
+    assert "other users may write what the station obeys" in said
+    await typed(gateway, "check", "--fix", "--yes")
     assert folder.stat().st_mode & 0o777 == 0o700
+    assert gateway.config.stat().st_mode & 0o777 == 0o644
     _, journal = await typed(gateway, "check", "--tell")
     assert "ok        permissions: was error" in journal
     assert [each["severity"] for each in await rule_heard(gateway, 2)] == ["error", "ok"]
@@ -110,6 +114,16 @@ async def test_a_real_station_finds_nothing_broken_in_itself(gateway: StationPro
         "versions": "ok",
         "refusals": "ok",
     }
+
+
+async def test_a_master_finds_nothing_broken_in_itself_either(tmp_path: Path) -> None:
+    listen = f"tcp://127.0.0.1:{free_port()}"
+    async with station_process(tmp_path, "master", sites={"listen": listen}) as station:
+        status, said = await typed(station, "check", "--all")
+        assert (status, "could not be made" in said) == (0, False)
+        assert "outstation master init" in said
+        assert f"listening at {listen.rpartition(':')[2]} (sites.listen)" in said
+        assert (await typed(station, "check", "--tell"))[1].startswith("warning ")
 
 
 async def test_after_its_end_the_same_command_says_so(gateway: StationProcess) -> None:

@@ -59,7 +59,7 @@ def test_a_gateway_that_was_told_nothing_runs_and_says_what_to_do(system: System
     assert "not joined yet: sudo outstation gateway join" in gateway.log()
     checked = system.command("check", station="gateway", status=1)
     assert "this gateway has not joined yet" in checked.out
-    assert "fix:   sudo outstation gateway join" in checked.out
+    assert "try:   sudo outstation gateway join" in checked.out
     asked = system.command("run", "*", "test.ping", station="gateway", status=1)
     assert "has not joined yet" in asked.error
     assert "try:     sudo outstation gateway join" in asked.error

@@ -77,7 +77,7 @@ def test_a_station_without_keys_is_told_to_join_and_gets_none_by_looking(tmp_pat
     box = a_box(tmp_path)
     (finding,) = trust.at_rest(box)
     assert (finding.severity, finding.finding) == ("warning", "nobody vouches for this station yet")
-    assert finding.fix.startswith("outstation gateway join TOKEN")
+    assert finding.fix.startswith("sudo outstation gateway join")
     assert not box.state_dir.exists()
     (finding,) = trust.at_rest(a_box(tmp_path, role="master"))
     assert finding.fix.startswith("outstation master init")

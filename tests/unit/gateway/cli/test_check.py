@@ -134,7 +134,7 @@ def test_a_station_that_does_not_run_is_looked_at_in_its_files(shell: Shell, con
     assert finished.status == 7
     assert finished.error == "gateway lisbon, not running: settings, files and this machine were looked at\n"
     assert finished.out.startswith("error     station       the gateway does not run: nobody answers at ")
-    assert "outstation gateway join TOKEN" in finished.out
+    assert "sudo outstation gateway join" in finished.out
     found = [json.loads(line) for line in shell.here("check", "--config", str(config), "--json").out.splitlines()]
     assert {each["check"] for each in found} >= {"station", "disk", "clock", "permissions", "ports", "trust"}
     assert all(each["type"] == "finding" and each["about"] is not None for each in found)
@@ -168,6 +168,23 @@ def test_a_machine_with_both_stations_is_looked_at_whole(
     assert [line.split(",")[0] for line in finished.error.splitlines()] == ["gateway lisbon", "master m"]
     assert finished.status == 7
     assert not (RUN_DIRECTORY / "gateway.sock").exists()
+
+
+def test_settings_that_the_package_brings_and_nobody_uses_are_not_looked_at(
+    shell: Shell, config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    master = tmp_path / "master.yaml"
+    master.write_text("# The master of a fleet.\n", encoding="utf-8")
+    monkeypatch.setattr(check_asked, "CONFIGS", {"gateway": config, "master": master})
+    monkeypatch.delenv("OUTSTATION_SOCKET")
+    assert shell.here("check").error.startswith("gateway lisbon, not running")
+    assert "master" not in shell.here("check").error
+    config.write_text("# The gateway of this site.\n", encoding="utf-8")
+    finished = shell.here("check")
+    assert (finished.error.split(",")[0], "outstation gateway join" in finished.out) == ("gateway", True)
+    master.write_text("name: [\n", encoding="utf-8")
+    finished = shell.here("check")
+    assert (finished.error.split(",")[0], finished.out.split()[1]) == ("master", "settings")
 
 
 # --- --fix -----------------------------------------------------------------------------------------------------------
