@@ -5,10 +5,10 @@ from __future__ import annotations
 import signal
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-# How long an example takes says something about the machine and nothing about the code.
-settings.register_profile("outstation", deadline=None, print_blob=True)
+# How long an example takes, or is drawn, says something about the machine and nothing about the code.
+settings.register_profile("outstation", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("outstation")
 
 # A shell has what it puts in the background ignore the one, nohup the other, and all that is started here inherits it.

@@ -250,7 +250,9 @@ def test_a_cancel_is_the_sites_and_says_to_whom_it_was_said(device: Guarded) -> 
 # --- any bytes -------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(
+    max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None
+)
 @given(data=st.data(), payload=st.binary(max_size=200))
 def test_any_bytes_on_any_topic_are_refused_and_nothing_else(
     device: Guarded, data: st.DataObject, payload: bytes

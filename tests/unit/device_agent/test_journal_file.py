@@ -187,7 +187,9 @@ async def test_a_second_damage_does_not_overwrite_what_was_set_aside_first(tmp_p
         path.unlink()
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(
+    max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None
+)
 @given(content=st.binary(max_size=200), prefix=st.booleans())
 async def test_any_bytes_open_as_a_journal(tmp_path: Path, content: bytes, prefix: bool) -> None:
     path = tmp_path / "journal"

@@ -339,7 +339,7 @@ fragments = st.sampled_from(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(text=st.lists(fragments, max_size=25).map("".join) | st.text(max_size=60))
 @example("%YAML 1.99999\n--- a")
 @example('name: "\\x"')
@@ -363,7 +363,7 @@ def test_any_text_is_settings_or_an_error_that_says_where(tmp_path: Path, text: 
         assert isinstance(station, Station)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(body=st.binary(max_size=80))
 def test_any_bytes_are_settings_or_an_error(tmp_path: Path, body: bytes) -> None:
     file = tmp_path / "station.yaml"
@@ -374,7 +374,7 @@ def test_any_bytes_are_settings_or_an_error(tmp_path: Path, body: bytes) -> None
         assert str(error.where).startswith(str(file))  # noqa: PT017 - it may be settings or not; not half
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     name=st.text(min_size=1, max_size=8),
     seconds=st.floats(0.001, 1e9),
