@@ -63,9 +63,7 @@ async def test_what_is_not_confirmed_is_offered_again_by_the_next_process_until_
     await fire(station, 2)
     # Confirmed is the first alone: the second comes by itself then, and nothing after it.
     station.replies[KEEP] = Answer(0, encode(Heard(event.sequence)))
-    await until(
-        lambda: [each.tag for each in pages(station)[-1].events] == ["site/2"], seconds=40, what="the second is offered"
-    )
+    await until(lambda: [each.tag for each in pages(station)[-1].events] == ["site/2"], what="the second is offered")
     station.replies[KEEP] = Answer(0, encode(Heard(pages(station)[-1].events[0].sequence)))
     last = pages(station)[-1].events[0].sequence
     await fire(station, 3)
