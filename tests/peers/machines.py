@@ -141,7 +141,8 @@ class Machine:
         ]
         settings = {"HOME": "/root", "LANG": "C.UTF-8", "TERM": "dumb", "DEBIAN_FRONTEND": "noninteractive"}
         asked += [f"--setenv={name}={value}" for name, value in settings.items()]
-        asked += [f"--property=RuntimeMaxSec={seconds:g}", "--", *words]
+        # It would put its own variables in the place of ``$root`` (systemd.service(5), "Command lines").
+        asked += [f"--property=RuntimeMaxSec={seconds:g}", "--", *(word.replace("$", "$$") for word in words)]
         done = await self._enter(*asked, stdin=stdin, seconds=seconds + RUN_SECONDS)
         if check and done.returncode:
             said = (done.stdout + done.stderr).decode(errors="replace").strip()

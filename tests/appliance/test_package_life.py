@@ -1,0 +1,79 @@
+"""The package's life on a server: another version over it, the one before, itself again, and away with all it made."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.peers.appliance import BROKER, GATEWAY, PREVIOUS, Site, install, make_site, packages
+from tests.peers.machines import Machine, TestBed
+
+DEVICES = 50
+EVENTS = 20
+NOT_OURS = (
+    "/proc|/sys|/dev|/run|/tmp|/var/tmp|/var/log|/var/lib/(dpkg|apt|systemd)|/var/cache/(apt|debconf|ldconfig|man)"
+)
+"""What every installation of anything changes."""
+
+OWN_USER = ("/etc/passwd", "/etc/group", "/etc/shadow", "/etc/gshadow")
+
+
+async def version(machine: Machine) -> str:
+    """The version of the package that is installed."""
+    return await machine.said("dpkg-query", "--show", "--showformat=${Version}", "outstation")
+
+
+async def files(machine: Machine) -> set[str]:
+    """Every path of the machine's disk that an installation could leave behind."""
+    text = await machine.sh('find / -xdev -regextype posix-extended -regex "$1" -prune -o -print', f"({NOT_OURS})")
+    return set(text.splitlines())
+
+
+async def has_everything(site: Site, jid: str, wanted: str) -> None:
+    """The gateway is up in that version, with all it had, and knows every device again."""
+    assert await version(site.gateway) == wanted
+    assert await site.gateway.said("dpkg", "--audit") == ""
+    await site.active(GATEWAY, BROKER)
+    await site.present(site.gateway)
+    assert (await site.ledger())["events"]["pending"] >= EVENTS
+    assert (await site.view(site.gateway, jid))[0]["counts"] == {"ok": DEVICES}
+
+
+async def test_upgraded_downgraded_and_reinstalled_it_keeps_all_it_has(bed: TestBed) -> None:
+    previous, current = packages()
+    site = await make_site(bed, previous, DEVICES)
+    await site.gateway.sh("echo '# an administrator was here' >>/etc/outstation/gateway.yaml")
+    known = await site.job("test.ping")
+    await site.ended(known)
+    await site.cut()
+    jid = await site.job("test.ping")
+    for number in range(EVENTS):
+        await site.gateway.run("outstation", "fire", f"site/said/{number}")
+    for package, wanted in ((current, ""), (previous, PREVIOUS), (current, ""), (current, "")):
+        await install(site.gateway, package)
+        await has_everything(site, known, wanted or package.name.split("_")[1])
+    text = await site.gateway.read("/etc/outstation/gateway.yaml")
+    assert text.endswith(b"# an administrator was here\n")
+    await site.heal()
+    await site.ended(jid)
+    await site.ledger_adds_up()
+    await install(site.master, current)
+    await site.ended(await site.job("test.ping"))
+
+
+@pytest.mark.short
+async def test_installed_from_its_file_alone_and_purged_nothing_is_left(bed: TestBed) -> None:
+    machine = await bed.machine("gateway")
+    before = await files(machine)
+    broker = await machine.show("mosquitto.service")
+    await install(machine, packages()[1])
+    assert await machine.property_of(GATEWAY, "UnitFileState") == "enabled"
+    made = await files(machine) - before
+    assert any(path.startswith("/var/lib/outstation/") for path in made)
+    await machine.run("apt-get", "purge", "--yes", "--quiet", "outstation")
+    left = await files(machine) - before
+    assert left <= {f"{path}-" for path in OWN_USER}, sorted(left)
+    assert await machine.sh("pgrep --count --uid outstation", check=False) == "0"
+    assert await machine.said("systemctl", "list-units", "--all", "--plain", "--no-legend", "outstation*") == ""
+    assert await machine.said("dpkg", "--audit") == ""
+    after = await machine.show("mosquitto.service")
+    assert (after["MainPID"], after["ActiveState"]) == (broker["MainPID"], "active")
