@@ -15,7 +15,9 @@ from gateway.devices.site_keys import SiteKeys
 from gateway.devices.sites import SiteBook
 from gateway.jobs.open_jobs import OpenJobs
 from gateway.metrics import Labelled, Metrics
+from gateway.spool.numbers import own_numbers, site_numbers
 from gateway.spool.queue import Spool
+from gateway.spool.received import SiteLedgers
 from gateway.store.aftermath import Aftermath
 from gateway.store.told import Marks
 from upstream.curve import CurveKeys, fingerprint
@@ -47,6 +49,7 @@ class StationFacts:
         site_book: SiteBook,
         open_jobs: OpenJobs,
         spool: Spool,
+        site_ledgers: SiteLedgers,
         metrics: Metrics,
         marks: Marks,
         aftermath: Aftermath,
@@ -64,6 +67,7 @@ class StationFacts:
         self._site_book = site_book
         self._open_jobs = open_jobs
         self._spool = spool
+        self._site_ledgers = site_ledgers
         self._metrics = metrics
         self.uplink: Reporting | None = None
         self.broker: Reporting | None = None
@@ -116,19 +120,8 @@ class StationFacts:
         gauges |= {f"ssh_{name}": float(value) for name, value in counts.items() if isinstance(value, int)}
         for more in self.more_gauges:
             gauges |= more()
-        ledger: list[Labelled] = []
-        for entry in await self._spool.entries() if self._spool.enabled else []:
-            labels = {"class": entry.name}
-            ledger += [
-                ("spool_accepted_total", labels, entry.accepted),
-                ("spool_delivered_total", labels, entry.delivered),
-                ("spool_pending", labels, entry.pending),
-                ("spool_pending_bytes", labels, entry.pending_bytes),
-            ]
-            ledger += [
-                ("spool_dropped_total", {**labels, "reason": reason}, count)
-                for reason, count in sorted(entry.dropped.items())
-            ]
+        ledger = own_numbers(await self._spool.entries(), self._spool.budget.most)
+        ledger += site_numbers(await self._site_ledgers.views())
         labelled = [each for more in self.more_labelled for each in more()]
         return self._metrics.text(gauges, [*ledger, *labelled])
 

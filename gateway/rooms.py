@@ -276,6 +276,7 @@ class Rooms:
             site_book=self.site_book,
             open_jobs=self.open_jobs,
             spool=spool,
+            site_ledgers=SiteLedgers(reader),
             metrics=metrics,
             marks=self.marks,
             aftermath=self.aftermath,
