@@ -7,6 +7,7 @@ what reaches this file was proven, and what it says is sealed.
 
 from __future__ import annotations
 
+import logging
 import random
 import secrets
 from contextlib import nullcontext
@@ -33,6 +34,8 @@ from device_agent.protocol.questions import Answer, Question
 from device_agent.protocol.target_terms import Known
 from device_agent.protocol.targeting import compile_target
 from device_agent.questions import Questions
+
+log = logging.getLogger(__name__)
 
 HELLO_FIRST_SECONDS = 1.0
 HELLO_CEILING_SECONDS = 30.0
@@ -225,6 +228,7 @@ class Device:
             raise Refused("stale_welcome", message.session)
         now = self._clock.monotonic()
         self.welcomed = True
+        log.debug("welcomed device=%s", self._guard.name)
         self._beat_seconds = message.beat_seconds
         self._beat_at = now + self._randomness.uniform(0.0, message.beat_seconds)
         self._backoff.reset()
