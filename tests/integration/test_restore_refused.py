@@ -142,6 +142,8 @@ async def test_a_backup_of_a_newer_release_is_named_as_one(new: Gateway, backup:
     copy.write_bytes(files["station.sqlite"])
     with closing(sqlite3.connect(copy)) as connection:
         connection.execute(f"PRAGMA user_version = {newest + 1}")
+        # And that no release before it can go on with it.
+        connection.execute(f"PRAGMA application_id = {newest + 1}")
     body = copy.read_bytes()
     entries = (*listed.files[:-1], contents.Entry("station.sqlite", len(body)))
     packed(replace(listed, files=entries), {**files, "station.sqlite": body}, backup)
