@@ -23,7 +23,7 @@ from tests.peers.broker import Broker
 from tests.peers.played_station import PlayedStation, a_job, played_station
 from tests.peers.waiting import until
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture
@@ -86,13 +86,13 @@ async def test_once_is_neither_forgotten_nor_repeated_by_a_kill(
     station: PlayedStation, process: AgentProcess, tmp_path: Path
 ) -> None:
     file = tmp_path / "written"
-    once = {**write(file, "once"), "once": soon(25), "run_missed": True}
+    once = {**write(file, "once"), "once": soon(45), "run_missed": True}
     process.configure(timezone="UTC", schedule={"once": once})
     await process.start()
     await station.joined([NAME])
     await process.end(signal.SIGKILL)
     assert lines(file) == []
-    await until(lambda: soon(-1) > once["once"], what="its time is over")
+    await until(lambda: soon(-1) > once["once"], seconds=60, what="its time is over")
     await process.start()
     await until(lambda: lines(file), what="it ran")
     await process.end(signal.SIGKILL)
