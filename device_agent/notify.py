@@ -82,6 +82,9 @@ class Notifier:
         except OutstationError as error:
             self.status(one_sentence(error))
             raise
+        except Exception as error:
+            self.crashed([error])
+            raise
 
     def _send(self, *lines: str) -> None:
         if not self._address:

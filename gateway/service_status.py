@@ -14,14 +14,15 @@ from device_agent.notify import Notifier
 from device_agent.service_reports import Judge, ServiceReports
 from device_agent.trust.root_list import MasterKey
 from gateway.broker.part import BrokerPart
-from gateway.checks import broker, disk, store, trust
+from gateway.checks import broker, certificates, clock, disk, store, trust
 from gateway.checks.finding import Facts, Finding
+from gateway.devices.authority import Authority
 from gateway.downlinks.mqtt import MqttDownlink
 from gateway.rooms import Rooms
 from gateway.site_rooms import SiteRooms
 from gateway.store.writer import StoreFailed, Writer
 
-CHECKS: Final = (disk.check, store.check, broker.check, trust.check)
+CHECKS: Final = (disk.check, clock.check, store.check, broker.check, trust.check, certificates.check)
 """Those whose errors leave a station of little use."""
 
 SILENT_SECONDS: Final = 60.0
@@ -29,10 +30,10 @@ SILENT_SECONDS: Final = 60.0
 PULSE: Final = "INSERT OR REPLACE INTO station (key, value) VALUES ('pulse', ?)"
 
 
-async def sentence(facts: Facts, masters: Callable[[], Iterable[MasterKey]]) -> str:
+async def sentence(facts: Facts, authority: Authority) -> str:
     """The state of a station."""
     view = await facts.station_view()
-    text = _master(view) if view["role"] == "master" else _gateway(view, facts.fleet_view(), masters())
+    text = _master(view) if view["role"] == "master" else _gateway(view, facts.fleet_view(), authority)
     for check in CHECKS:
         for finding in await check(facts):
             if finding.severity == "error":
@@ -40,8 +41,15 @@ async def sentence(facts: Facts, masters: Callable[[], Iterable[MasterKey]]) -> 
     return text
 
 
-def _gateway(view: Mapping[str, Any], fleet: Mapping[str, Any], masters: Iterable[MasterKey]) -> str:
+def _gateway(view: Mapping[str, Any], fleet: Mapping[str, Any], authority: Authority) -> str:
+    masters = authority.anchor.masters
     uplink = view["uplink"] or {"state": "no masters", "master": ""}
+    if not view["joined"] and authority.lapsed:
+        return (
+            f"{view['name']}: the site certificate does not count any more ({authority.lapsed}): "
+            f"{_uplink(uplink, masters)}; try: let it reach a master, which renews it; or carry "
+            "outstation gateway init, keys accept --request, gateway join --bundle"
+        )
     if not view["joined"]:
         if fleet["root"] is None and uplink["state"] == "no masters":
             return f"{view['name']}: not joined yet: outstation gateway join TOKEN"
@@ -131,4 +139,4 @@ def reports_of(rooms: Rooms, notifier: Notifier, site: SiteRooms | None, clock: 
     judges: dict[str, Judge] = {"store": StoreJudge(rooms.writer, clock.wall)}
     if site is not None:
         judges["broker link"] = LinkJudge(site.downlink, site.broker, clock)
-    return ServiceReports(notifier, lambda: sentence(rooms.facts, lambda: rooms.authority.anchor.masters), judges)
+    return ServiceReports(notifier, lambda: sentence(rooms.facts, rooms.authority), judges)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import faulthandler
 import gc
 import logging
@@ -31,7 +32,7 @@ from gateway.api.server import ApiServer
 from gateway.api.ssh_devices import SshDevicesApi
 from gateway.config import BrokerSettings, SitesSettings, StationSettings
 from gateway.event_socket import EventSocket, beside
-from gateway.fleet.state_folder import held
+from gateway.fleet.state_folder import full, held
 from gateway.jobs.recover import recover
 from gateway.kept_rooms import KeptRooms
 from gateway.outlet_rooms import OutletRooms
@@ -321,8 +322,10 @@ def _run(role: Role, config: Path, notifier: Notifier) -> int:
     except asyncio.CancelledError:
         log.critical("cut short by a second signal: what was not finished is on disk and goes on at the next start")
         return EXIT_NOT_ALL_OK
+    except OSError as refused:
+        raise _told_apart(refused, role, settings) from refused
     except BaseExceptionGroup as crashed:
-        errors = leaves(crashed)
+        errors = [_told_apart(error, role, settings) for error in leaves(crashed)]
         for error in errors:
             if isinstance(error, ConfigInvalid):
                 raise error from None
@@ -330,6 +333,13 @@ def _run(role: Role, config: Path, notifier: Notifier) -> int:
         notifier.crashed(errors)
         return EXIT_NOT_ALL_OK
     return EXIT_OK
+
+
+def _told_apart(error: BaseException, role: Role, settings: StationSettings) -> BaseException:
+    """A full disk is no fault of this program, wherever it was met first."""
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return full(error, Path(settings.state_dir or f"/var/lib/outstation/{role}"))
+    return error
 
 
 async def _until_stopped(role: Role, settings: StationSettings, config: Path, notifier: Notifier) -> None:

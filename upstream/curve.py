@@ -83,6 +83,14 @@ def load_or_make(path: Path) -> CurveKeys:
         return CurveKeys(public, secret)
     except UnicodeDecodeError:
         text = ""
+    except OSError as error:
+        raise ConfigInvalid(
+            "the station's key file cannot be read",
+            where=str(path),
+            found=error.strerror,
+            allowed="a file of this user, mode 0600",
+            hint=f"chown outstation: {path}; chmod 600 {path}",
+        ) from None
     fields = dict(line.split(" ", 1) for line in text.splitlines() if " " in line)
     public, secret = fields.get("public", ""), fields.get("secret", "")
     if not (is_key(public) and is_key(secret)) or zmq.curve_public(secret.encode("ascii")).decode("ascii") != public:

@@ -15,6 +15,10 @@ SECONDS: Final = 5.0
 LEAST: Final = (2, 0)
 """The first mosquitto with the listeners and the rules that a site needs."""
 
+FIXES: Final = {
+    "service": "systemctl status outstation-broker says why it does not run",
+}
+
 
 async def check(facts: Facts) -> list[Finding]:
     """One finding about the broker; none on a station without one."""
@@ -30,7 +34,9 @@ async def check(facts: Facts) -> list[Finding]:
                 severity="error",
                 finding=f"not connected to the {where}: {broker['last_error']}",
                 meaning="no device with an agent can be reached; jobs wait until they expire",
-                fix="start the broker, or correct broker.host and broker.port in the settings",
+                fix=FIXES.get(
+                    broker["mode"], "start the broker, or correct broker.host and broker.port in the settings"
+                ),
             )
         ]
     if broker["mode"] == "embedded" and view["devices"] > COMFORTABLE_DEVICES:

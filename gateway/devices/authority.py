@@ -57,6 +57,8 @@ class Authority(Part):
         self._calls: list[Call] = []
         self._installing = asyncio.Lock()
         self._request = b""
+        self.lapsed = ""
+        """Why the certificate from before the start does not count; empty when it does, or there is none."""
         self._load()
 
     async def open(self) -> None:
@@ -236,6 +238,7 @@ class Authority(Part):
                 self._take_certificate(certificate)
         except Refused as refusal:
             # A master replaces it; until then this gateway signs nothing.
+            self.lapsed = refusal.reason
             log.warning("the site certificate does not count reason=%s detail=%s", refusal.reason, refusal.detail)
         self._unjudged = self._files.revocations()
         self._reconsider()
@@ -288,6 +291,7 @@ class Authority(Part):
             return False
         self.anchor.take_site_certificate(body, self.now())
         self._raise_floor()
+        self.lapsed = ""
         log.info("site certificate site=%s expires=%s", fresh.site, iso(fresh.expires))
         return True
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-from device_agent.errors import ConfigInvalid, OutstationError, UsageInvalid
+from device_agent.errors import ConfigInvalid, OutstationError, StationFailed, UsageInvalid
 
 
 def made(folder: Path) -> Path:
@@ -54,11 +55,24 @@ def at_rest(folder: Path, instead: str) -> AbstractContextManager[None]:
     return held(folder, running)
 
 
-def _unusable(folder: Path, error: OSError) -> ConfigInvalid:
+def _unusable(folder: Path, error: OSError) -> OutstationError:
+    if error.errno == errno.ENOSPC:
+        return full(error, folder)
     return ConfigInvalid(
         "the state folder cannot be used",
         where="state_dir",
         found=f"{folder}: {error.strerror}",
         allowed="a folder that this user may write",
-        hint="run it with sudo, or set state_dir: in the settings",
+        hint=f"chown -R outstation: {folder} for a unit; else run it with sudo, or set state_dir: in the settings",
+    )
+
+
+def full(error: OSError, folder: Path) -> StationFailed:
+    """There is no room. Not a matter of settings: the next start may find some."""
+    return StationFailed(
+        "the disk is full",
+        error_id="store.disk_full",
+        where=str(error.filename or folder),
+        found=error.strerror,
+        hint=f"make room: du -xh {folder} | sort -h | tail",
     )

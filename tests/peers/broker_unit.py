@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 class BrokerUnit:
     """A unit with folders of its own, for as long as the block lasts."""
 
-    def __init__(self, folder: Path, environment: dict[str, str] | None = None) -> None:
+    def __init__(self, folder: Path, environment: dict[str, str] | None = None, within: tuple[str, ...] = ()) -> None:
         self.rules = folder / "broker"
         self.runtime = folder / "run"
         for made in (self.rules, self.runtime):
@@ -30,6 +30,7 @@ class BrokerUnit:
         self.starts = 0
         self.ended: list[int] = []
         self._environment = environment or {}
+        self._within = within
         self._process: asyncio.subprocess.Process | None = None
         self._running: asyncio.Task[None] | None = None
 
@@ -76,7 +77,7 @@ class BrokerUnit:
         while EXIT_CONFIG not in self.ended:
             with self.log.open("ab") as log:
                 self._process = await asyncio.create_subprocess_exec(
-                    *(sys.executable, "-m", "gateway.broker.start", str(self.rules / SETTINGS_FILE)),
+                    *(*self._within, sys.executable, "-m", "gateway.broker.start", str(self.rules / SETTINGS_FILE)),
                     cwd=ROOT,
                     env=os.environ | self._environment,
                     stdin=asyncio.subprocess.DEVNULL,

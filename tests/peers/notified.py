@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -58,7 +58,14 @@ class PlayedSupervisor:
 
     async def until_status(self, part: str, seconds: float = 60.0) -> str:
         """Wait until the status has this in it; the whole status."""
-        await until(lambda: part in self.status, seconds, f"a status with {part!r}, after {self.heard}")
+        return await self.until_fits(lambda said: part in said, seconds)
+
+    async def until_fits(self, fits: Callable[[str], bool], seconds: float = 30.0) -> str:
+        """Wait until the status fits; the whole status."""
+        try:
+            await until(lambda: fits(self.status), seconds)
+        except AssertionError:
+            raise AssertionError(f"no status as it should be in {seconds:g} s: {self.heard}") from None
         return self.status
 
 

@@ -69,6 +69,8 @@ class StationProcess:
         self.process: asyncio.subprocess.Process | None = None
         self.environment: dict[str, str] = {}
         """Beside this process' own."""
+        self.within: tuple[str, ...] = ()
+        """A program that it is started by, and its words."""
 
     def write(self, settings: Mapping[str, Any]) -> None:
         """Its settings, as the file has them from now on."""
@@ -79,6 +81,7 @@ class StationProcess:
         """Start it; it may end at once."""
         with self.log.open("ab") as log:
             self.process = await asyncio.create_subprocess_exec(
+                *self.within,
                 sys.executable,
                 "-c",
                 RUN,
