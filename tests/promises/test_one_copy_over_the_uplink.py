@@ -19,7 +19,7 @@ LONG = os.environ.get("OUTSTATION_FILES") == "long"
 DEVICES = 500 if LONG else 20
 BYTES = 20_000_000 if LONG else 2_500_000
 KBIT = 2000
-SECONDS = 3000.0 if LONG else 120.0
+SECONDS = 3000.0 if LONG else 300.0
 MOST = 1.05
 """Of the file's size on the uplink."""
 
