@@ -15,7 +15,7 @@ from gateway.cli.failures import INTERRUPTED
 from gateway.rehearsal import program
 from tests.peers.broker import free_port
 from tests.peers.finished import Finished
-from tests.peers.system import ROOT, SECONDS, System
+from tests.peers.system import QUICK, ROOT, SECONDS, System
 
 
 @dataclass
@@ -99,6 +99,5 @@ def unjoined(system: System) -> Unjoined:
     gateway = Unjoined(system, folder)
     places = {"state_dir": str(system.state_of("gateway")), "socket": str(system.socket_of("gateway"))}
     broker = {"host": "127.0.0.1", "port": free_port(), "enroll_port": free_port()}
-    quick = {"uplink": {"echo_seconds": 0.3}, "random_reauth_delay": 0.5}
-    gateway.config.write_text(json.dumps({**places, "broker": broker, **quick}))
+    gateway.config.write_text(json.dumps({**places, "broker": broker, **QUICK}))
     return gateway
