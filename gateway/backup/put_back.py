@@ -16,7 +16,7 @@ from typing import Final
 
 from device_agent.clock import Clock, iso
 from device_agent.errors import StationFailed, UsageInvalid
-from device_agent.settings import load
+from device_agent.settings import load, says
 from gateway.backup.archive import SealedReader, read_header
 from gateway.backup.contents import CERTIFICATE, KEYS, SETTINGS, STORE, TRUST, Contents, copy, read_contents
 from gateway.backup.place import check_place, kept_still, put_in_place, staged, state_folder
@@ -68,7 +68,8 @@ class Restored:
 def put_back(wish: Wish, clock: Clock, progress: Progress) -> Restored:
     """Restore a backup. Raises ``UsageInvalid``, ``ConfigInvalid`` and ``StationFailed``; then nothing has changed."""
     name = str(wish.source)
-    known = load(StationSettings, wish.config) if wish.config.exists() else None
+    # Settings that name no site are those of a box that has just been installed: the backup's are laid over them.
+    known = load(StationSettings, wish.config) if wish.config.exists() and says(wish.config, "name") else None
     try:
         file = wish.source.open("rb")
     except OSError as error:
@@ -127,7 +128,7 @@ def _settings_in(small: Mapping[str, bytes], wish: Wish) -> StationSettings:
     """The settings in a backup, for a machine that has none. Raises ``UsageInvalid``."""
     if SETTINGS not in small:
         raise UsageInvalid(
-            "there are no settings, and none in the backup",
+            "there are no settings that name a site, and none in the backup",
             error_id="backup.no_settings",
             where=str(wish.config),
             allowed="a settings file that names the site of the backup",

@@ -14,6 +14,8 @@ from gateway.fleet.private_file import read_private, write_private
 
 COPY: Final = "gateway.yaml"
 POLICY_COPY: Final = "policy.yaml"
+RESTORED: Final = "00-restored"
+"""The piece that the settings file of a backup becomes, where there is one already."""
 
 
 def settings_files(settings: StationSettings, config: Path) -> dict[str, bytes]:
@@ -40,7 +42,7 @@ def pieces_of(path: Path) -> Path:
 
 def write_copies(small: Mapping[str, bytes], folder: Path) -> Path:
     """Lay all of them into one folder; returns the path of the settings there. Raises ``OSError``."""
-    for path, body in _placed(small, folder / COPY, folder / POLICY_COPY):
+    for path, body in _placed(small, folder / COPY, folder / POLICY_COPY, folder / COPY):
         path.parent.mkdir(mode=0o700, exist_ok=True)
         write_private(path, body)
     return folder / COPY
@@ -49,11 +51,12 @@ def write_copies(small: Mapping[str, bytes], folder: Path) -> Path:
 def write_settings(small: Mapping[str, bytes], config: Path, settings: StationSettings, state: Path) -> None:
     """Write them where the gateway looks for them; what is there already stays. Raises ``StationFailed``.
 
-    The gateway's user must be able to read them, and nobody else where there is a password in them.
+    Over a settings file that is there the main one of the backup is laid as the first piece. The gateway's user must be
+    able to read them, and nobody else: passwords may be in them.
     """
     policy = Path(settings.policy) if settings.policy is not None else None
-    is_secret = settings.broker is not None and settings.broker.password is not None
-    for path, body in _placed(small, config, policy):
+    main = _first_piece(small, config) if config.exists() else config
+    for path, body in _placed(small, config, policy, main):
         if path.exists():
             continue
         try:
@@ -61,11 +64,20 @@ def write_settings(small: Mapping[str, bytes], config: Path, settings: StationSe
             write_private(path, body)
             if os.geteuid() == 0:
                 os.chown(path, 0, state.stat().st_gid)
-            path.chmod(0o640 if is_secret else 0o644)
+            path.chmod(0o640)
         except OSError as error:
             raise _not_written(path, state, error.strerror or str(error)) from None
         except StationFailed as failed:
             raise _not_written(path, state, failed.found or "") from None
+
+
+def _first_piece(small: Mapping[str, bytes], config: Path) -> Path:
+    """A piece that goes before all others of the backup."""
+    name = RESTORED
+    while f"{SETTINGS_PIECES}{name}.yaml" in small:
+        # A hyphen is before the point of the one that was restored before.
+        name += "-1"
+    return pieces_of(config) / f"{name}.yaml"
 
 
 def _not_written(path: Path, state: Path, found: str) -> StationFailed:
@@ -79,11 +91,11 @@ def _not_written(path: Path, state: Path, found: str) -> StationFailed:
     )
 
 
-def _placed(small: Mapping[str, bytes], config: Path, policy: Path | None) -> Iterator[tuple[Path, bytes]]:
+def _placed(small: Mapping[str, bytes], config: Path, policy: Path | None, main: Path) -> Iterator[tuple[Path, bytes]]:
     """Each file of them with the path where it belongs."""
     for name, body in small.items():
         if name == SETTINGS:
-            yield config, body
+            yield main, body
         elif name.startswith(SETTINGS_PIECES):
             yield pieces_of(config) / name.removeprefix(SETTINGS_PIECES), body
         elif policy is not None and name == POLICY:

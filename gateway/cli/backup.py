@@ -183,11 +183,11 @@ def _next(restored: Restored) -> Iterator[str]:
     site = safe(restored.contents.site)
     if restored.new_keys:
         yield f"next, on a master:  outstation sites revoke {site} --why 'its gateway was replaced'"
-        yield "then here:          systemctl start outstation-gateway"
+        yield "then here:          systemctl restart outstation-gateway"
         yield f"then on a master:   outstation keys accept {site} --fingerprint {restored.fingerprint}"
         yield "devices then get their new certificates over their next session; nobody has to go there"
     else:
-        yield "next:  systemctl start outstation-gateway"
+        yield "next:  systemctl restart outstation-gateway"
         yield "the gateway this was taken of must never run again; was it stolen, restore with --new-keys instead"
     yield (
         "what happened after the backup is not in it: devices let in since then ask anew, join tokens are void; what"

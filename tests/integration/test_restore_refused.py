@@ -12,9 +12,12 @@ from pathlib import Path
 import pytest
 
 from device_agent.errors import ConfigInvalid, StationFailed, UsageInvalid
+from device_agent.settings import load
 from gateway.backup import contents
 from gateway.backup.refusals import BackupRefused
+from gateway.config import StationSettings
 from gateway.store.migrate import steps
+from tests.house.tree import ROOT
 from tests.peers.backed_up import PASSPHRASE, SECRET, Gateway, furnished, packed, unpacked
 from tests.peers.database import opened_store
 
@@ -197,6 +200,29 @@ async def test_where_there_are_no_settings_those_of_the_backup_are_written(
     assert piece.read_text() == "broker: {port: 2884, password: secret}\n"
     assert piece.stat().st_mode & 0o777 == 0o640
     assert policy.read_text() == "users: {alice: admin}\n"
+
+
+async def test_a_box_that_has_just_been_installed_gets_the_settings_of_the_backup_laid_over_its_own(
+    old: Gateway, backup: Path, tmp_path: Path
+) -> None:
+    installed = (ROOT / "packaging/settings/gateway.yaml").read_text()
+    old.configure(log_level="debug", broker={"port": 2884})
+    before = old
+    # And again, from the backup of what was restored.
+    for box in (Gateway(tmp_path / "new"), Gateway(tmp_path / "newer")):
+        before.take(overwrite=True)
+        old.state.rename(box.folder.with_name(f"burnt before {box.folder.name}"))
+        box.config.parent.mkdir(parents=True)
+        box.config.write_text(installed)
+        restored = box.put_back(before.backup)
+        assert (restored.settings_written, restored.folder) == (True, old.state)
+        assert box.config.read_text() == installed
+        settings = load(StationSettings, box.config)
+        assert (settings.name, settings.log_level) == ("lisbon", "debug")
+        assert settings.broker is not None
+        assert (settings.broker.mode, settings.broker.port) == ("service", 2884)
+        assert {piece.stat().st_mode & 0o777 for piece in (box.config.parent / "gateway.d").iterdir()} == {0o640}
+        before = box
 
 
 async def test_settings_that_are_there_stay_and_the_backups_lie_beside(
