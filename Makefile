@@ -8,6 +8,7 @@ PYTHON ?= python3
 DEMO_ARGS ?=
 BENCH ?= fanout
 BENCH_ARGS ?= --devices 1000
+AGENT_ARGS ?=
 PYTEST_ARGS ?=
 FUZZ_ARGS ?=
 CHAOS_ARGS ?=
@@ -16,7 +17,7 @@ ARCH ?= amd64
 VERSION ?=
 FAST ?=
 
-.PHONY: help setup demo test check format unit bench bench-peers flakes fuzz chaos deb wheels appliance clean
+.PHONY: help setup demo test check format unit bench bench-agent bench-peers flakes fuzz chaos deb wheels appliance clean
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 
@@ -50,6 +51,11 @@ unit: $(READY) ## the quick tests: no broker, no second process
 
 bench: setup ## measure against a lean reference in the same run (BENCH_ARGS="--devices 10000 --repeat 3 --json")
 	@$(BIN)/outstation bench $(BENCH) $(BENCH_ARGS)
+
+bench-agent: setup ## measure the agent's package beside a stock Salt minion on booted machines; as root (AGENT_ARGS="--repeat 5")
+	@packaging/make-bench-peers /usr/bin/python3
+	@$(MAKE) -s deb FAST=1 && $(MAKE) -s deb FAST=1 VERSION=0.0.1
+	@$(BIN)/python -m tests.appliance.agent_figures $(AGENT_ARGS)
 
 bench-peers: ## get salt-ssh and pyinfra from PyPI, for "make bench BENCH=ssh BENCH_ARGS='--devices 500'"
 	@packaging/make-bench-peers "$(PYTHON)"

@@ -19,9 +19,9 @@ from statistics import median
 
 from tests.peers import stock_minion
 from tests.peers.agent_machines import AGENT, NAME, make_pair
+from tests.peers.appliance import packages
 from tests.peers.machine_roots import CAMERA, Recipe
 from tests.peers.machines import Machine, TestBed
-from tests.peers.packages import packages
 from tests.peers.stock_minion import MINION
 from tests.peers.waiting import until
 

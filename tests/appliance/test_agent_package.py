@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.peers.agent_machines import AGENT, NAME, make_camera, make_pair
+from tests.peers.appliance import packages
 from tests.peers.machines import TestBed
-from tests.peers.packages import packages
 
 
 async def test_the_package_installs_joins_answers_is_upgraded_and_purged(bed: TestBed) -> None:

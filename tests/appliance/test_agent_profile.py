@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 from tests.peers.agent_machines import AGENT, Pair, make_pair
+from tests.peers.appliance import packages
 from tests.peers.machine_roots import CAMERA, Recipe
 from tests.peers.machines import TestBed
-from tests.peers.packages import packages
 
 MANAGED = Recipe((*CAMERA.packages, "cron", "iputils-ping", "util-linux", "tzdata", "sudo"))
 """A camera with what its functions manage."""

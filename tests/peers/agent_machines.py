@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.peers.appliance import GATEWAY, SECONDS, SITE, install, packages
 from tests.peers.machine_roots import CAMERA, Recipe
 from tests.peers.machines import Machine, TestBed
-from tests.peers.packages import SECONDS, install, packages
 from tests.peers.waiting import until
 
-AGENT, GATEWAY = "outstation-agent.service", "outstation-gateway.service"
-SITE = "lisbon"
+AGENT = "outstation-agent.service"
 NAME = "cam-7"
 GRANTS = ("looks", "reads", "changes", "shell")
 
