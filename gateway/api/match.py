@@ -50,6 +50,7 @@ class MatchApi:
     def operations(self) -> list[Operation]:
         """The table."""
         return [
+            Operation("GET", "/nodegroups", "The names for targets, each as the target it stands for", self._groups),
             Operation(
                 "POST",
                 "/match",
@@ -57,8 +58,11 @@ class MatchApi:
                 self._match,
                 body=MatchRequest,
                 needs="view",
-            )
+            ),
         ]
+
+    async def _groups(self, _: Asked) -> Answer:
+        return {"nodegroups": self._nodegroups.compounds()}
 
     async def _match(self, asked: Asked) -> Answer:
         wanted: MatchRequest = asked.body

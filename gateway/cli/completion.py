@@ -1,4 +1,4 @@
-"""What the shell offers where a jid, a site or a function is typed. Silent when no station answers."""
+"""What the shell offers where a jid, a target, a site or a function is typed. Silent when no station answers."""
 
 from __future__ import annotations
 
@@ -16,9 +16,12 @@ if TYPE_CHECKING:
 COMPLETION_SECONDS = 1.0
 JOBS_OFFERED = 50
 DEVICES_OFFERED = 1000
+GRAINS_OFFERED = 100
+READ_AS = ("grain", "grain_pcre", "pillar", "pillar_pcre", "compound", "pcre", "list", "ipcidr", "range", "nodegroup")
+"""The options that say how a target is read, by their parameters (``targets``)."""
 
 # A shell expands what it is offered, so only plain words are.
-PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@-]*\Z")
+PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@/+-]*\Z")
 
 
 def jids(context: typer.Context) -> list[str]:
@@ -73,6 +76,84 @@ def runner_functions(context: typer.Context) -> list[str]:
 def wheel_functions(context: typer.Context) -> list[str]:
     """The wheels of a station."""
     return _offered(context, lambda client: _called(client, "wheel"))
+
+
+def targets(context: typer.Context, incomplete: str) -> list[str]:
+    """What could stand as a target, by the option that says how it is read."""
+    typed = context.params
+    kind = typed.get("typed") or next((name for name in READ_AS if typed.get(name)), "glob")
+    if kind == "glob":
+        return device_names(context)
+    if kind == "list":
+        # All but the last of the names are there already.
+        before = incomplete.rpartition(",")[0]
+        known = set(before.split(","))
+        return [f"{before},{name}" if before else name for name in device_names(context) if name not in known]
+    if kind == "nodegroup":
+        return _offered(context, _groups)
+    return _offered(context, lambda client: _grains(client, incomplete)) if kind == "grain" else []
+
+
+def _groups(client: StationClient) -> Iterable[str]:
+    from gateway.cli.match_views import NodegroupList
+
+    return client.ask("GET", "/nodegroups", NodegroupList).nodegroups
+
+
+def _grains(client: StationClient, incomplete: str) -> Iterable[str]:
+    """Grains of the first devices with their values; names alone as long as no name is complete."""
+    found: set[str] = set()
+    for device in client.devices({}, DEVICES_OFFERED):
+        found.update(_paths(device.grains or {}, ""))
+    if ":" in incomplete:
+        return sorted(path for path in found if path.startswith(incomplete))[:GRAINS_OFFERED]
+    return sorted({f"{path.partition(':')[0]}:" for path in found})
+
+
+def _paths(grain: object, path: str) -> Iterable[str]:
+    """A grain as one types it after ``-G``: each of its keys and its value, with colons between."""
+    if isinstance(grain, dict):
+        for key, value in grain.items():
+            yield from _paths(value, f"{path}{key}:")
+    elif isinstance(grain, list):
+        for each in grain:
+            yield from _paths(each, path)
+    elif isinstance(grain, str | int | float):
+        yield f"{path}{grain}"
+
+
+def returners(context: typer.Context, incomplete: str) -> list[str]:
+    """The returners of a station, of which several stand with commas between."""
+    from gateway.cli.returners_views import ReturnersPage
+
+    before = incomplete.rpartition(",")[0]
+    names = _offered(
+        context, lambda client: [each.name for each in client.ask("GET", "/returners", ReturnersPage).returners]
+    )
+    return [f"{before},{name}" if before else name for name in names if name not in before.split(",")]
+
+
+def schedule_names(context: typer.Context) -> list[str]:
+    """What a station runs by itself."""
+    from gateway.cli.schedule_views import SchedulePage
+
+    return _offered(
+        context, lambda client: [each.name for each in client.ask("GET", "/schedule", SchedulePage).entries]
+    )
+
+
+def engine_names(context: typer.Context) -> list[str]:
+    """The engines of a station."""
+    from gateway.cli.engines_views import EnginePage
+
+    return _offered(context, lambda client: [each.name for each in client.ask("GET", "/engines", EnginePage).engines])
+
+
+def rule_tags(context: typer.Context) -> list[str]:
+    """The tags of the rules of a station, as far as they are no globs: for these an event can be tried."""
+    from gateway.cli.reactor_views import RulesPage
+
+    return _offered(context, lambda client: [each.tag for each in client.ask("GET", "/reactor", RulesPage).rules])
 
 
 def _called(client: StationClient, kind: str) -> Iterable[str]:

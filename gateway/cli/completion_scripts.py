@@ -14,23 +14,18 @@ ANSWER_SECONDS: Final = 3
 
 _BASH: Final = """# bash completion for outstation
 _outstation_completion() {
-    local IFS=$'\\n' words word answer
-    # A word ends at a blank alone here: a colon or an equals sign stands within a target, as in -G os:Debian.
-    if declare -F _get_comp_words_by_ref >/dev/null; then
-        local cur cword
-        _get_comp_words_by_ref -n :=@ -c cur -w words -i cword
-    else
-        words=("${COMP_WORDS[@]}") cword=$COMP_CWORD cur=${COMP_WORDS[COMP_CWORD]}
-    fi
-    answer=$(COMP_WORDS="${words[*]}" COMP_CWORD=$cword _OUTSTATION_COMPLETE=complete_bash \\
-        timeout SECONDS "$1" 2>/dev/null)
-    COMPREPLY=()
-    for word in $answer; do
-        COMPREPLY+=("$word")
-    done
-    if declare -F __ltrim_colon_completions >/dev/null; then
-        __ltrim_colon_completions "$cur"
-    fi
+    # The line is taken as it was typed: for bash a word ends at a colon or an equals sign too, and those stand within a
+    # target, as in -G os:Debian.
+    local line=${COMP_LINE:0:COMP_POINT} words current before IFS=$' \\t\\n'
+    read -ra words <<<"$line"
+    [[ $line == *[[:blank:]] ]] && words+=("")
+    current=${words[${#words[@]}-1]}
+    IFS=$'\\n'
+    COMPREPLY=($(COMP_WORDS=$line COMP_CWORD=$((${#words[@]} - 1)) _OUTSTATION_COMPLETE=complete_bash \\
+        timeout SECONDS "$1" 2>/dev/null))
+    # bash puts what it is offered in the place of what stands after the last of those signs.
+    before=${current%"${current##*[:=]}"}
+    [[ $COMP_WORDBREAKS == *:* && -n $before ]] && COMPREPLY=("${COMPREPLY[@]#"$before"}")
     return 0
 }
 

@@ -116,7 +116,7 @@ MATCH = HelpText(
 @targets.read_as
 def match(
     context: typer.Context,
-    target: Annotated[str, typer.Argument(metavar="TARGET", help="which devices")],
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="which devices", autocompletion=completion.targets)],
     *,
     read: targets.As,
     site: Site = None,

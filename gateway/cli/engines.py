@@ -8,6 +8,7 @@ from urllib.parse import quote
 import typer
 
 from device_agent.errors import EXIT_NOT_ALL_OK, EXIT_OK
+from gateway.cli import completion
 from gateway.cli.command import ASKING, HelpText, invocation, noun, verb
 from gateway.cli.text import safe
 
@@ -93,7 +94,9 @@ RESTART = HelpText(
 @verb(app, "restart", RESTART)
 def restart(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="the name of the engine")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="the name of the engine", autocompletion=completion.engine_names)
+    ],
     as_json: Json = False,
 ) -> int:
     """Start one anew."""

@@ -7,6 +7,12 @@ from typing import Any
 from msgspec import Struct
 
 
+class NodegroupList(Struct, frozen=True):
+    """The names for targets, each as the target it stands for."""
+
+    nodegroups: dict[str, str]
+
+
 class Because(Struct, frozen=True):
     """A term that was true of a device, and what of the device made it so."""
 

@@ -51,7 +51,7 @@ GET = HelpText(
 @targets.read_as
 def get(
     context: typer.Context,
-    target: Annotated[str, typer.Argument(metavar="TARGET", help="which devices")],
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="which devices", autocompletion=completion.targets)],
     functions: Annotated[
         str, typer.Argument(metavar="FUNCTION", help="a function or a name in the mine; several with commas between")
     ],

@@ -9,6 +9,7 @@ import typer
 
 from device_agent.clock import iso
 from device_agent.errors import EXIT_NOT_ALL_OK, EXIT_OK
+from gateway.cli import completion
 from gateway.cli.command import ASKING, HelpText, invocation, noun, verb
 from gateway.cli.output import Output
 from gateway.cli.text import safe, shown
@@ -142,7 +143,9 @@ TEST = HelpText(
 @verb(app, "test", TEST)
 def try_out(
     context: typer.Context,
-    tag: Annotated[str, typer.Argument(metavar="TAG", help="the tag of the event")],
+    tag: Annotated[
+        str, typer.Argument(metavar="TAG", help="the tag of the event", autocompletion=completion.rule_tags)
+    ],
     data: Annotated[str, typer.Option("--data", metavar="DATA", help="the data of the event, a mapping")] = "{}",
     as_json: Json = False,
 ) -> int:

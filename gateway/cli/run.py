@@ -46,7 +46,7 @@ TEXT = HelpText(
 )
 
 
-Target = Annotated[str, typer.Argument(metavar="TARGET", help="which devices")]
+Target = Annotated[str, typer.Argument(metavar="TARGET", help="which devices", autocompletion=completion.targets)]
 Function = Annotated[
     str,
     typer.Argument(metavar="FUNCTION", help="module.function, as in test.ping", autocompletion=completion.functions),
@@ -78,7 +78,12 @@ Sealed = Annotated[
 ]
 Return = Annotated[
     str | None,
-    typer.Option("--return", metavar="NAME[,NAME]", help="send each return to these returners of the station as well"),
+    typer.Option(
+        "--return",
+        metavar="NAME[,NAME]",
+        help="send each return to these returners of the station as well",
+        autocompletion=completion.returners,
+    ),
 ]
 Why = Annotated[str, typer.Option("--why", metavar="TEXT", help="the reason, for the audit and whoever releases it")]
 Json = Annotated[bool, typer.Option("--json", help="one JSON object per outcome, and a last one as summary")]

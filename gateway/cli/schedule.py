@@ -8,6 +8,7 @@ from urllib.parse import quote
 import typer
 
 from device_agent.errors import EXIT_OK
+from gateway.cli import completion
 from gateway.cli.command import ASKING, HelpText, invocation, noun, verb
 from gateway.cli.text import safe
 
@@ -30,7 +31,9 @@ app = noun(
 )
 
 Json = Annotated[bool, typer.Option("--json", help="JSON, for a script")]
-Name = Annotated[str, typer.Argument(metavar="NAME", help="the name of the entry")]
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="the name of the entry", autocompletion=completion.schedule_names)
+]
 MaybeName = Annotated[str | None, typer.Argument(metavar="[NAME]", help="the name of the entry; without one: all")]
 
 LIST = HelpText(

@@ -27,6 +27,7 @@ OPERATIONS = {
     "POST /check",
     "GET /metrics",
     "GET /openapi.json",
+    "GET /nodegroups",
     "GET /files",
     "GET /files/find",
     "GET /files/cache",
