@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from tests.peers.ports import Below
 from tests.peers.rope import SILENT_SECONDS, PlayedMaster, connected, played_master, uplink_part
 from tests.peers.slow_line import slow_line
@@ -14,8 +16,10 @@ from upstream.ports import SendStory
 from upstream.story_frames import Story
 from upstream.uplink import MasterAddress
 
+pytestmark = pytest.mark.timeout(300)
+
 BYTES_PER_SECOND = 250_000
-QUICK: dict[str, Any] = {"echo_seconds": 0.3, "master_alive_interval": 0.9}
+QUICK: dict[str, Any] = {"echo_seconds": 0.6, "master_alive_interval": 2.0}
 """That silence is less than a full batch takes on that line."""
 
 
@@ -55,10 +59,10 @@ async def test_a_line_on_which_a_full_batch_takes_longer_than_a_master_may_be_si
         slow_line(master.address.address, BYTES_PER_SECOND) as near,
         uplink_part(below, MasterAddress(near, master.address.key), **QUICK) as uplink,
     ):
-        await until(lambda: not below.items, what="all of it")
+        await until(lambda: not below.items, what="all of it", seconds=120)
         hellos = master.hellos
         below.add(*[bytes(10_000)] * 150)
-        await until(lambda: not below.items, what="as much again")
+        await until(lambda: not below.items, what="as much again", seconds=120)
         assert connected(uplink)
         assert master.hellos == hellos, "it knows the line by then"
 
@@ -71,10 +75,10 @@ async def test_an_alarm_passes_what_waits_for_a_slow_line() -> None:
         slow_line(master.address.address, BYTES_PER_SECOND) as near,
         uplink_part(below, MasterAddress(near, master.address.key), **QUICK),
     ):
-        await until(lambda: len(below.streams["events"]) < 250, what="some of it")
+        await until(lambda: len(below.streams["events"]) < 250, what="some of it", seconds=120)
         below.add(b"fire", stream="urgent")
         before = len(below.streams["events"])
-        await until(lambda: not below.streams["urgent"], what="the alarm")
+        await until(lambda: not below.streams["urgent"], what="the alarm", seconds=120)
         assert before - len(below.streams["events"]) < 75, "three seconds of the line"
 
 
