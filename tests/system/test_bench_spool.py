@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 
 ITEMS = 3000
 COMMAND = [sys.executable, "-m", "gateway.cli.main", "bench", "spool", "--items", str(ITEMS)]
@@ -24,7 +24,7 @@ def run(folder: Path, *more: str, before: Callable[[], None] | None = None) -> s
         env={**os.environ, "TMPDIR": str(folder)},
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=500,
         check=False,
         preexec_fn=before,
     )
