@@ -14,7 +14,7 @@ from tests.peers.machines import Machine, TestBed
 SECONDS = 600.0
 MASTERS = "tcp://203.0.113.7:4510 rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7"
 TOKEN = "not-a-token-that-any-master-gave"
-INSTALL = "DEBIAN_FRONTEND=noninteractive apt-get install --yes -q --reinstall /root/outstation.deb </dev/null 2>&1"
+INSTALL = "DEBIAN_FRONTEND=noninteractive apt-get install --yes -q --reinstall /var/tmp/outstation.deb </dev/null 2>&1"
 JOINED = "/etc/outstation/gateway.d/50-join.yaml"
 ANSWERS = "/etc/outstation/outstation-join.yaml"
 
@@ -30,7 +30,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 async def told(machine: Machine, package: Path, **answers: str) -> str:
     """Answer debconf's questions beforehand, and install; what was said."""
-    await machine.push(package, "/root/outstation.deb")
+    await machine.push(package, "/var/tmp/outstation.deb")
     kinds = {"token": "password"}
     lines = [f"outstation outstation/{name} {kinds.get(name, 'string')} {answers[name]}\n" for name in answers]
     await machine.run("debconf-set-selections", stdin="".join(lines).encode(), check=True)
@@ -73,7 +73,7 @@ async def test_a_token_leaves_debconf_with_the_first_use(bed: TestBed, package: 
 
 async def test_without_answers_nothing_is_asked(bed: TestBed, package: Path) -> None:
     machine = await bed.machine("gateway")
-    await machine.push(package, "/root/outstation.deb")
+    await machine.push(package, "/var/tmp/outstation.deb")
     said = await machine.sh(INSTALL, seconds=SECONDS)
     assert "not joined yet; try" not in said
     assert await machine.sh(f"test ! -e {JOINED} && test ! -e {ANSWERS} && echo none") == "none"
