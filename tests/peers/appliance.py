@@ -25,9 +25,6 @@ SECONDS = 300.0
 GATEWAY, MASTER, BROKER = "outstation-gateway.service", "outstation-master.service", "outstation-broker.service"
 MASTER_PORT = 4510
 SITE = "lisbon"
-NO_STATION = 7
-"""The exit status of a command when no station answers."""
-
 FULLY = ("--option", "Dpkg::Options::=--force-confdef", "--option", "Dpkg::Options::=--force-confold")
 INSTALL = ("apt-get", "install", "--yes", "--quiet", "--no-install-recommends", "--allow-downgrades", "--reinstall")
 
@@ -172,7 +169,6 @@ async def make_master(machine: Machine, package: Path) -> None:
     )
     await machine.run("outstation", "master", "init", "--root-list", "/srv/fleet/root-lists")
     await machine.run("systemctl", "enable", "--now", MASTER)
-    await answering(machine)
 
 
 async def join(gateway: Machine, master: Machine) -> None:
@@ -184,15 +180,6 @@ async def join(gateway: Machine, master: Machine) -> None:
         "outstation", "gateway", "join", "--from", "/var/tmp/outstation-join.yaml", "--no-wait", "--remove"
     )
     await accept(master)
-
-
-async def answering(machine: Machine) -> None:
-    """Wait until the station of a machine answers, be it a site or not."""
-
-    async def answers() -> bool:
-        return (await machine.run("outstation", "check", check=False)).returncode != NO_STATION
-
-    await until(answers, SECONDS, f"an answer of the station on {machine.name}")
 
 
 async def accept(master: Machine) -> None:
@@ -230,7 +217,6 @@ async def make_site(bed: TestBed, package: Path, devices: int) -> Site:
     site = Site(bed, master, gateway, cameras)
     await make_master(site.master, package)
     await install(site.gateway, package)
-    await answering(site.gateway)
     await join(site.gateway, site.master)
     await add_swarm(site, package, devices)
     return site
