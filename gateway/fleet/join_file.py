@@ -97,9 +97,10 @@ def read_wish(path: Path) -> JoinWish:
             allowed=allowed,
             hint=f"ls -l {path}",
         ) from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise ConfigInvalid("the file to join with is no file", where=str(path), allowed=allowed)
     with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise ConfigInvalid("the file to join with is no file", where=str(path), allowed=allowed)
         body = file.read(FILE_BYTES + 1)
     if len(body) > FILE_BYTES:
         raise ConfigInvalid("the file to join with is too large", where=str(path), allowed=allowed)
