@@ -32,8 +32,10 @@ LOOKS = 5
 """At rest is who takes as much memory as at this many looks before."""
 
 PSS = """for process in $(cat "/sys/fs/cgroup/$(systemctl show --property ControlGroup --value "$1")/cgroup.procs"); do
-    cat "/proc/$process/smaps_rollup"
+    cat "/proc/$process/smaps_rollup" 2>/dev/null || true
 done"""
+"""A process may end between the list and the look at it."""
+
 SALT_MASTER = Recipe((*CAMERA.packages, "ca-certificates"))
 
 
@@ -90,22 +92,29 @@ async def repeated(machine: Machine, unit: str, sentence: str, figures: Figures)
     figures.memory.append(size)
 
 
+async def make_stock(bed: TestBed, archive: bytes) -> tuple[Machine, Machine, Figures]:
+    """A stock master and its minion, which answers."""
+    central, minion = await bed.machine("central", SALT_MASTER), await bed.machine("minion", CAMERA)
+    await stock_minion.unpack(central, archive, "master", {"interface": central.address, "auto_accept": True})
+    settings: dict[str, object] = {"master": central.address, "id": NAME}
+    stock = Figures(await stock_minion.unpack(minion, archive, "minion", settings))
+    await stock_minion.answers(central)
+    return central, minion, stock
+
+
 async def measure(repeat: int) -> dict[str, Figures]:
     """Both, in turn, as often as said."""
     archive = stock_minion.packed()
     with tempfile.TemporaryDirectory() as folder:
         async with TestBed(Path(folder) / "bed") as bed:
-            pair = await make_pair(bed, packages("outstation-agent")[1])
+            async with asyncio.TaskGroup() as group:
+                paired = group.create_task(make_pair(bed, packages("outstation-agent")[1]))
+                salted = group.create_task(make_stock(bed, archive))
+            pair, (central, minion, stock) = paired.result(), salted.result()
             camera = pair.camera
             await camera.write("/etc/outstation/agent.yaml", f"serial: {NAME}\nlog_level: debug\n")
             installed = await camera.said("dpkg-query", "--show", "--showformat=${Installed-Size}", "outstation-agent")
             ours = Figures(int(installed) * 1024)
-
-            central, minion = await bed.machine("central", SALT_MASTER), await bed.machine("minion", CAMERA)
-            await stock_minion.unpack(central, archive, "master", {"interface": central.address, "auto_accept": True})
-            settings: dict[str, object] = {"master": central.address, "id": NAME}
-            stock = Figures(await stock_minion.unpack(minion, archive, "minion", settings))
-            await stock_minion.answers(central)
             sides: list[Callable[[], Awaitable[None]]] = [
                 lambda: repeated(camera, AGENT, WELCOMED, ours),
                 lambda: repeated(minion, MINION, stock_minion.READY, stock),
