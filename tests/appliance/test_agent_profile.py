@@ -13,6 +13,9 @@ MANAGED = Recipe((*CAMERA.packages, "cron", "iputils-ping", "util-linux", "tzdat
 """A camera with what its functions manage."""
 
 KEY = "AAAAC3NzaC1lZDI1NTE5AAAAIJ0NYJ4X0VvB1m2X6p0c2mJ3mB2j0u8mJt0o4e7pQm3T"
+HOME = "/root"
+"""Of the superuser, where an agent may write as well."""
+
 PACKAGE = """set -e
 mkdir -p /srv/toy/DEBIAN /srv/toy/usr/bin
 printf 'Package: toy\\nVersion: 1.0\\nArchitecture: all\\nMaintainer: a <a@example.org>\\nDescription: a toy\\n' \\
@@ -58,7 +61,7 @@ async def accounts(pair: Pair) -> None:
 
 async def files_and_packages(pair: Pair) -> None:
     camera = pair.camera
-    for path in ("/etc/motd.d/note", "/usr/local/bin/note", "/boot/note", "/var/lib/note", "/root/note", "/srv/note"):
+    for path in ("/etc/motd.d/note", "/usr/local/bin/note", "/boot/note", "/var/lib/note", f"{HOME}/note", "/srv/note"):
         await pair.call("file.makedirs", path)
         await pair.call("file.write", path, "noted")
         assert await camera.read(path) == b"noted\n"
