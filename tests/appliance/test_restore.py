@@ -19,7 +19,7 @@ async def installed(machine: Machine) -> None:
     assert found, "try: make deb FAST=1"
     await machine.push(found[-1], "/var/tmp/outstation.deb")
     await machine.run("apt-get", "install", "--yes", "/var/tmp/outstation.deb", seconds=SECONDS)
-    await machine.write("/root/passphrase", PASSPHRASE, 0o600)
+    await machine.write("/srv/passphrase", PASSPHRASE, 0o600)
 
 
 async def fingerprint(machine: Machine) -> str:
@@ -41,26 +41,26 @@ async def test_a_dead_box_is_replaced_by_one_that_has_just_been_installed(bed: T
     await old.run("systemctl", "restart", GATEWAY)
     known = await until(lambda: fingerprint(old), SECONDS, "the gateway of lisbon")
     await old.run("outstation", "fire", "site/before/the/fire")
-    await old.run("outstation", "gateway", "backup", "--passphrase-file", "/root/passphrase", "/root/lisbon.backup")
-    backup = await old.read("/root/lisbon.backup")
+    await old.run("outstation", "gateway", "backup", "--passphrase-file", "/srv/passphrase", "/srv/lisbon.backup")
+    backup = await old.read("/srv/lisbon.backup")
     assert b"site/before/the/fire" not in backup
     await old.power_off()
 
     new = await bed.machine("new")
     await installed(new)
-    await new.write("/root/lisbon.backup", backup, 0o600)
-    restore = ("outstation", "gateway", "restore", "--passphrase-file", "/root/passphrase", "/root/lisbon.backup")
+    await new.write("/srv/lisbon.backup", backup, 0o600)
+    restore = ("outstation", "gateway", "restore", "--passphrase-file", "/srv/passphrase", "/srv/lisbon.backup")
     done = await new.run(*restore)
     assert b"systemctl restart outstation-gateway" in done.stdout + done.stderr
     await new.run("systemctl", "restart", GATEWAY)
     assert await until(lambda: fingerprint(new), SECONDS, "the gateway of lisbon, on the new box") == known
     assert "site/before/the/fire" in await new.said("outstation", "events", "--history", "100", "--no-follow", "--json")
     # What helps from afar is had of a packaged box too, and leaves nothing behind.
-    await new.run("outstation", "support-bundle", "--out", "/root/support.tar.gz", seconds=SECONDS)
+    await new.run("outstation", "support-bundle", "--out", "/srv/support.tar.gz", seconds=SECONDS)
     for piece in ("log.txt", "units.txt", "package.txt", "files.txt"):
-        assert "outstation" in await new.sh(
-            f"tar -xzOf /root/support.tar.gz --wildcards '*/{piece}' | head -c 65536"
-        ), piece
+        assert "outstation" in await new.sh(f"tar -xzOf /srv/support.tar.gz --wildcards '*/{piece}' | head -c 65536"), (
+            piece
+        )
     # All of it is the service's, and its settings are not everybody's.
     strangers = await new.said("find", "/var/lib/outstation/gateway", "!", "-user", "outstation")
     assert strangers == ""
