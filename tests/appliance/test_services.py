@@ -1,0 +1,90 @@
+"""The units of a gateway and its broker, booted: what they start works in the sandbox, and each comes back."""
+
+from __future__ import annotations
+
+import json
+
+from tests.peers.appliance import BROKER, GATEWAY, SECONDS, install, packages
+from tests.peers.machines import Machine, TestBed
+from tests.peers.waiting import until
+
+SETTINGS = """\
+name: lisbon
+engines:
+  - event_to_file:
+      path: /var/log/outstation/events.jsonl
+reactor:
+  - door/open: [/srv/reactor/door.sls]
+"""
+REACTION = """\
+{% set door = data['door'] %}
+say:
+  runner.test.arg:
+    - args:
+        door: {{ door }}
+"""
+HASTY = "[Service]\nWatchdogSec=20\n"
+
+
+async def status_has(machine: Machine, unit: str, part: str) -> None:
+    async def said() -> bool:
+        return part in await machine.property_of(unit, "StatusText")
+
+    await until(said, SECONDS, f"a status of {unit} with {part!r}")
+
+
+async def test_what_a_gateway_starts_works_in_its_sandbox_and_each_unit_comes_back(bed: TestBed) -> None:
+    gateway = await bed.machine("gateway")
+    await install(gateway, packages()[1])
+    await status_has(gateway, GATEWAY, "not joined yet: sudo outstation gateway join")
+    await status_has(gateway, BROKER, "waits for the settings that the gateway writes")
+
+    await gateway.write("/etc/outstation/gateway.d/10-test.yaml", SETTINGS)
+    await gateway.write("/srv/reactor/door.sls", REACTION)
+    await gateway.write(f"/etc/systemd/system/{GATEWAY}.d/hasty.conf", HASTY)
+    await gateway.run("systemctl", "daemon-reload")
+    await gateway.run("systemctl", "restart", GATEWAY)
+    await status_has(gateway, GATEWAY, "lisbon: not joined yet")
+    await status_has(gateway, BROKER, "the broker of this site, on port 1884 and 1885")
+    assert await gateway.property_of(BROKER, "NRestarts") == "0"
+
+    # An engine below its warden writes where it may, and a reaction is rendered in a process of its own.
+    async def reacted() -> bool:
+        text = await gateway.sh("cat /var/log/outstation/events.jsonl 2>/dev/null", check=False)
+        tags = {json.loads(line)["tag"]: line for line in text.splitlines()}
+        return any(tag.startswith("salt/run/") and tag.endswith("/ret") and "front" in tags[tag] for tag in tags)
+
+    await gateway.run("outstation", "fire", "door/open", '{"door": "front"}')
+    await until(reacted, SECONDS, "what the reaction's runner returned, in the engine's file")
+    assert (
+        await gateway.sh("journalctl -u outstation-gateway -o cat | grep -c 'Operation not permitted'", check=False)
+        == "0"
+    )
+
+    entries = await gateway.journal("ROLE=gateway", "STATION=lisbon")
+    assert {entry["SYSLOG_IDENTIFIER"] for entry in entries} == {"outstation-gateway"}
+    for unit in (GATEWAY, BROKER):
+        exposure = await gateway.sh('systemd-analyze security --no-pager "$1" | tail -n 1', unit)
+        assert float(exposure.split(": ")[1].split()[0]) <= 2.0, exposure
+
+    # Each without the other.
+    await gateway.run("systemctl", "kill", "--signal=KILL", "--kill-whom=main", BROKER)
+
+    async def broker_is_back() -> bool:
+        return await gateway.property_of(BROKER, "NRestarts") == "1"
+
+    await until(broker_is_back, SECONDS, "the broker's next start")
+    await status_has(gateway, BROKER, "the broker of this site")
+    assert await gateway.property_of(GATEWAY, "NRestarts") == "0"
+    broker = await gateway.property_of(BROKER, "MainPID")
+
+    # One that hangs is not fed any more.
+    await gateway.run("systemctl", "kill", "--signal=STOP", "--kill-whom=main", GATEWAY)
+
+    async def gateway_is_back() -> bool:
+        return await gateway.property_of(GATEWAY, "NRestarts") == "1"
+
+    await until(gateway_is_back, SECONDS, "the gateway's next start")
+    await status_has(gateway, GATEWAY, "lisbon: not joined yet")
+    assert await gateway.property_of(BROKER, "MainPID") == broker
+    assert await gateway.sh("journalctl -u outstation-gateway -o cat | grep -c 'Watchdog timeout'", check=False) != "0"
