@@ -126,7 +126,7 @@ def test_with_both_masters_away_the_site_works_on_and_whoever_is_back_first_gets
     roles(system, north="standby", south="active")
     finished = system.command("sites", "show", "lisbon", station="north", status=0)
     assert "standby" in finished.out
-    finished = system.command("check", station="lisbon", status=0)
+    finished = system.command("check", "--all", station="lisbon", status=0)
     assert f"standing by: {system.address('north')['address']}" in finished.out
 
 
