@@ -61,6 +61,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
     build(ROOT, folder)
     there = Built(folder)
     for name in NAMES:
+        there.tree(name).mkdir(parents=True)
         subprocess.run(["dpkg-deb", "-x", there.deb(name), there.tree(name)], timeout=SECONDS, check=True)
     yield there
     shutil.rmtree(folder)
