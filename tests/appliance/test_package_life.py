@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.peers.appliance import BROKER, GATEWAY, PREVIOUS, Site, install, make_site, packages
+from tests.peers.appliance import BROKER, GATEWAY, MASTER, PREVIOUS, Site, install, make_site, packages
 from tests.peers.machines import Machine, TestBed
 
 DEVICES = 50
@@ -57,6 +57,8 @@ async def test_upgraded_downgraded_and_reinstalled_it_keeps_all_it_has(bed: Test
     await site.ended(jid)
     await site.ledger_adds_up()
     await install(site.master, current)
+    assert await site.master.property_of(MASTER, "ActiveState") == "active"
+    assert await site.master.property_of(GATEWAY, "ActiveState") == "inactive"
     await site.ended(await site.job("test.ping"))
 
 
@@ -72,6 +74,7 @@ async def test_installed_from_its_file_alone_and_purged_nothing_is_left(bed: Tes
     await machine.run("apt-get", "purge", "--yes", "--quiet", "outstation")
     left = await files(machine) - before
     assert left <= {f"{path}-" for path in OWN_USER}, sorted(left)
+    assert "outstation" not in await machine.said("ls", "/run")
     assert await machine.sh("pgrep --count --uid outstation", check=False) == "0"
     assert await machine.said("systemctl", "list-units", "--all", "--plain", "--no-legend", "outstation*") == ""
     assert await machine.said("dpkg", "--audit") == ""
