@@ -79,7 +79,7 @@ async def test_an_alarm_passes_what_waits_for_a_slow_line() -> None:
         below.add(b"fire", stream="urgent")
         before = len(below.streams["events"])
         await until(lambda: not below.streams["urgent"], what="the alarm", seconds=120)
-        assert before - len(below.streams["events"]) < 75, "three seconds of the line"
+        assert before - len(below.streams["events"]) < before / 2, "what is under way, and not all that waits"
 
 
 async def test_a_gateway_whose_own_disk_is_slow_does_not_take_its_master_for_lost() -> None:

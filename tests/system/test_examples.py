@@ -22,6 +22,7 @@ from tests.peers.system import ROOT, System, assert_exactly_once
 
 EXAMPLES = ROOT / "examples"
 ROLES = {"master": "master", "gateway": "gateway", "relay": "gateway", "agent": "agent"}
+PROGRAMS = {"master": "outstation master", "gateway": "outstation gateway", "agent": "outstation-agent"}
 
 
 def settings(name: str) -> msgspec.Struct:
@@ -58,7 +59,7 @@ def test_an_example_is_accepted_and_names_the_command_that_runs_it(name: str) ->
     table = settings(name)
     assert isinstance(table, AgentSettings if ROLES[name] == "agent" else StationSettings)
     text = (EXAMPLES / f"{name}.yaml").read_text()
-    assert f"outstation {ROLES[name]} run --config examples/{name}.yaml" in text
+    assert f"{PROGRAMS[ROLES[name]]} run --config examples/{name}.yaml" in text
 
 
 @pytest.mark.parametrize("name", list(ROLES))

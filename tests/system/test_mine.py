@@ -111,8 +111,9 @@ def test_what_may_not_be_ordered_may_not_be_put_into_the_mine_either(live: Syste
 
 
 def test_masters_have_it_and_answer_other_sites_where_both_say_so(live: System) -> None:
-    live.until(lambda: ("cam-2", "name") in told(live, "central", "get", "cam-*", "name"), "the master is told")
-    found = told(live, "central", "get", "-G", "kind:camera", "name,test.echo")
+    asked = ("get", "-G", "kind:camera", "name,test.echo")
+    live.until(lambda: len(told(live, "central", *asked)) == 4, "the master is told of both by both cameras")
+    found = told(live, "central", *asked)
     assert {key: row["value"] for key, row in found.items()} == {
         ("cam-1", "name"): "cam-1",
         ("cam-2", "name"): "cam-2",

@@ -13,7 +13,9 @@ import pytest
 import device_agent
 import gateway
 import gateway.bench
+from device_agent.notify import Notifier
 from device_agent.swarm import SwarmSettings
+from gateway import waiting_room
 from tests.unit.gateway.cli.conftest import Shell
 
 Calls = list[tuple[Any, ...]]
@@ -28,13 +30,14 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
         module = ModuleType(f"{package.__name__}.{name}")
 
         def main(*arguments: Any) -> int:
-            made.append((name, *arguments))
+            made.append((name, *(argument for argument in arguments if not isinstance(argument, Notifier))))
             return 6
 
         module.__dict__["main"] = main
         monkeypatch.setitem(sys.modules, module.__name__, module)
         monkeypatch.setattr(package, name, module, raising=False)
 
+    monkeypatch.setattr(waiting_room, "wait_for_name", lambda _config, _notifier: True)
     stand_in(gateway, "station")
     stand_in(gateway, "demo")
     stand_in(gateway.bench, "fanout")
