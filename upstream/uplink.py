@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -25,6 +25,7 @@ from upstream.link import Link
 from upstream.link_budget import LinkBudget
 from upstream.link_terms import Ends
 from upstream.ports import JobIntake, Marks, Outgoing, Refusals, Roll, StoryTeller, TrustAbove
+from upstream.rope import Ask
 
 log = logging.getLogger(__name__)
 
@@ -32,10 +33,6 @@ BEST_STATES = ("connected", "pending", "connecting", "disconnected", "waiting", 
 """Which link speaks for the uplink while none is active: the one that has come farthest."""
 
 SHORTEST_LOOK_SECONDS = 0.01
-
-
-Ask = Callable[[str, bytes], Awaitable[bytes]]
-"""The body of an answer. Raises ``Refused`` and ``Unanswered``."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from gateway.metrics import Metrics
 from gateway.mine import words_up
 from gateway.mine.book import MineBook
 from gateway.mine.shelf import Shelf
-from upstream.uplink import Ask
+from upstream.rope import Ask
 
 log = logging.getLogger(__name__)
 

@@ -1,0 +1,121 @@
+"""upstream/salt/order.py."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from device_agent.errors import Refused
+from upstream.salt.order import SaltOrder, read_order
+
+JID = "20261123220000123456"
+PING: dict[str, Any] = {
+    "fun": "test.ping",
+    "arg": [],
+    "tgt": "cam-*",
+    "tgt_type": "glob",
+    "jid": JID,
+    "ret": "",
+    "to": 5,
+    "user": "root",
+    "auth_list": [],
+    "serial": 3,
+}
+
+
+def test_a_plain_job() -> None:
+    order = read_order(PING)
+    assert (order.jid, order.fun, order.tgt, order.tgt_type) == (JID, "test.ping", "cam-*", "glob")
+    assert (order.arg, order.kwarg, order.to, order.user, order.auth_list) == ([], {}, 5.0, "root", [])
+    assert order.load == PING
+
+
+def test_arguments_by_name_are_taken_out_of_their_map() -> None:
+    order = read_order(PING | {"arg": ["uptime", {"__kwarg__": True, "timeout": 3}, {"plain": 1}]})
+    assert order.arg == ["uptime", {"plain": 1}]
+    assert order.kwarg == {"timeout": 3}
+
+
+def test_a_map_that_only_looks_like_arguments_by_name_stays_an_argument() -> None:
+    assert read_order(PING | {"arg": [{"__kwarg__": 1, "a": 2}]}).arg == [{"__kwarg__": 1, "a": 2}]
+
+
+def test_a_compound_job_keeps_its_lists() -> None:
+    order = read_order(PING | {"fun": ["test.ping", "cmd.run"], "arg": [[], ["uptime"]]})
+    assert order.fun == ("test.ping", "cmd.run")
+    assert order.arg == [[], ["uptime"]]
+
+
+@pytest.mark.parametrize("tgt", [["a", "b"], "a,b", "a, b,"])
+def test_a_list_is_one_in_either_form(tgt: object) -> None:
+    assert read_order(PING | {"tgt": tgt, "tgt_type": "list"}).tgt == ("a", "b")
+
+
+def test_what_a_master_leaves_out_has_a_default() -> None:
+    order = read_order({"fun": "test.ping", "jid": JID, "tgt": "*"})
+    assert (order.tgt_type, order.delimiter, order.ret, order.to) == ("glob", ":", "", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("jid", "2026"),
+        ("jid", "../../etc/passwd"),
+        ("jid", JID + "\n"),
+        ("jid", 20261123220000123456),
+        ("jid", None),
+        ("fun", None),
+        ("fun", ""),
+        ("fun", 7),
+        ("fun", []),
+        ("fun", ["a.b", 3]),
+        ("fun", ["a.b"] * 65),
+        ("fun", "x" * 300),
+        ("arg", "uptime"),
+        ("arg", [0] * 300),
+        ("arg", [{"__kwarg__": True, 7: 8}]),
+        ("tgt", None),
+        ("tgt", [1, 2]),
+        ("tgt", "x" * (128 * 1024 + 1)),
+        ("tgt_type", 4),
+        ("auth_list", "all"),
+        ("metadata", [1]),
+        ("user", ["root"]),
+        ("master_id", b"\xff"),
+    ],
+)
+def test_what_is_no_order_is_refused(field: str, value: object) -> None:
+    with pytest.raises(Refused) as refused:
+        read_order(PING | {field: value})
+    assert refused.value.reason == "malformed"
+    assert field in refused.value.detail
+
+
+@pytest.mark.parametrize("to", [float("nan"), float("inf"), -1, True, "5", None, 10**30])
+def test_a_wait_that_is_none_counts_as_not_said(to: object) -> None:
+    assert read_order(PING | {"to": to}).to == 0.0
+
+
+def test_an_order_is_read_back_from_disk_as_it_was() -> None:
+    order = read_order(
+        PING | {"arg": ["a", {"__kwarg__": True, "b": [1, {"c": None}]}], "tgt": ["x"], "tgt_type": "list"}
+    )
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(order), type=SaltOrder) == order
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text() | st.integers(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(st.sampled_from([*PING, "delimiter", "metadata", "master_id"]), VALUES))
+def test_any_load_is_an_order_or_refused(changes: dict[str, object]) -> None:
+    with contextlib.suppress(Refused):
+        assert isinstance(read_order(PING | changes).fun, (str, tuple))

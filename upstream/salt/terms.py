@@ -1,0 +1,40 @@
+"""How Salt masters are used. The settings have these names, which are Salt's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from upstream.failover import MasterType
+
+EncryptionAlgorithm = Literal["OAEP-SHA224", "OAEP-SHA1"]
+SigningAlgorithm = Literal["PKCS1v15-SHA224", "PKCS1v15-SHA1"]
+
+
+@dataclass(frozen=True)
+class SaltRules:
+    """Times in seconds."""
+
+    id: str
+    """The id under which the masters know this gateway."""
+    master_port: int = 4506
+    """Where a master takes requests, if its address does not say."""
+    publish_port: int = 0
+    """Where it publishes; 0 for what it says itself at the sign-in."""
+    master_type: MasterType = "str"
+    master_alive_interval: float | None = None
+    master_failback: bool = False
+    master_failback_interval: float = 0.0
+    master_shuffle: bool = False
+    master_finger: str = ""
+    """Fingerprint of the masters' public key, as ``salt-key -F master`` shows it; without one the first key is kept."""
+    acceptance_wait_time: float = 10.0
+    acceptance_wait_time_max: float = 0.0
+    """Up to how long the wait for acceptance grows; 0: it does not."""
+    random_reauth_delay: float = 10.0
+    auth_timeout: float = 5.0
+    auth_tries: int = 7
+    request_channel_timeout: float = 60.0
+    keysize: int = 2048
+    encryption_algorithm: EncryptionAlgorithm = "OAEP-SHA224"
+    signing_algorithm: SigningAlgorithm = "PKCS1v15-SHA224"
