@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -31,10 +32,23 @@ class SaltRules:
     acceptance_wait_time: float = 10.0
     acceptance_wait_time_max: float = 0.0
     """Up to how long the wait for acceptance grows; 0: it does not."""
-    random_reauth_delay: float = 10.0
+    random_reauth_delay: float = 0.0
+    """Up to how long a new sign-in is put off at random, after a master was lost or has made new keys."""
     auth_timeout: float = 5.0
     auth_tries: int = 7
     request_channel_timeout: float = 60.0
     keysize: int = 2048
     encryption_algorithm: EncryptionAlgorithm = "OAEP-SHA224"
     signing_algorithm: SigningAlgorithm = "PKCS1v15-SHA224"
+
+
+_ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^:\[\]\s/]+)(:(?P<port>[0-9]{1,5}))?", re.ASCII)
+
+
+def endpoint(address: str, port: int) -> tuple[str, int]:
+    """The host and the port of ``host``, ``host:port`` or an IPv6 address in brackets. ``ValueError`` for another."""
+    match = _ADDRESS.fullmatch(address)
+    said = int(match["port"]) if match is not None and match["port"] else port
+    if match is None or not 0 < said < 1 << 16:
+        raise ValueError(f"{address[:64]}: expected host, host:port or [IPv6]:port")
+    return match["host"], said

@@ -1,0 +1,123 @@
+"""upstream/salt/rsa_keys.py and upstream/salt/pins.py."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+
+from device_agent.errors import ConfigInvalid
+from tests.peers.refusals import reason
+from tests.peers.salt_double import SaltDouble, public_pem, rsa_key
+from upstream.salt.pins import Pins
+from upstream.salt.rsa_keys import GatewayKey, MasterKey, fingerprint, has_fingerprint, load_or_make, whole_fingerprint
+
+KNOWN = """-----BEGIN PUBLIC KEY-----
+MFwwDQYJKoZIhvcNAQEBBQADSwAwSAJBAL0=
+-----END PUBLIC KEY-----
+"""
+
+
+def test_a_pair_is_made_once_and_for_us_alone(tmp_path: Path) -> None:
+    path = tmp_path / "salt" / "gateway.pem"
+    made = load_or_make(path, 2048)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert load_or_make(path, 2048).pem == made.pem
+    assert load_or_make(path, 2048).token == made.token
+
+
+@pytest.mark.parametrize("body", [b"", b"garbage", b"\xff" * 50])
+def test_a_damaged_pair_is_not_replaced(tmp_path: Path, body: bytes) -> None:
+    path = tmp_path / "gateway.pem"
+    path.write_bytes(body)
+    with pytest.raises(ConfigInvalid):
+        load_or_make(path, 2048)
+    assert path.read_bytes() == body
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("PKCS1v15-SHA224", ""),
+        ("PKCS1v15-SHA1", ""),
+        ("PKCS1v15-SHA256", "unknown_algorithm"),
+        ("", "unknown_algorithm"),
+    ],
+)
+def test_signatures_by_name(name: str, why: str) -> None:
+    double = SaltDouble()
+    master = MasterKey(double.pem)
+    if why:
+        assert reason(master.verify, name, b"", b"body") == why
+        return
+    signature = double.sign(b"body", name)
+    master.verify(name, signature, b"body")
+    assert reason(master.verify, name, signature, b"bodies") == "bad_signature"
+    assert reason(master.verify, name, b"", b"body") == "bad_signature"
+    assert reason(MasterKey(public_pem(rsa_key("other"))).verify, name, signature, b"body") == "bad_signature"
+
+
+@pytest.mark.parametrize("name", ["OAEP-SHA224", "OAEP-SHA1"])
+def test_encryption_by_name(name: str) -> None:
+    key = GatewayKey(rsa_key("gateway"))
+    sealed = MasterKey(key.pem).encrypt(name, b"body")
+    assert key.decrypt(name, sealed) == b"body"
+    assert reason(key.decrypt, {"OAEP-SHA1": "OAEP-SHA224"}.get(name, "OAEP-SHA1"), sealed) == "not_for_us"
+    assert reason(key.decrypt, name, b"short") == "not_for_us"
+
+
+def test_what_is_no_key_of_a_master() -> None:
+    small = public_pem(rsa.generate_private_key(65537, 1024))
+    curve = ec.generate_private_key(ec.SECP256R1()).public_key()
+    other = curve.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo).decode()
+    for pem in ("", "garbage", KNOWN, small, other, "ü", "x" * 10_000):
+        assert reason(MasterKey, pem) == "malformed"
+
+
+def test_fingerprints_are_those_that_salt_shows() -> None:
+    # sed '1d;$d' | sha256sum, and sha256sum of the text without its last line end; as found with salt-key --finger.
+    assert (
+        fingerprint(KNOWN)
+        == "dc:a5:15:c0:d2:0b:26:bf:8b:fb:c2:b1:b0:56:d1:6d:8b:79:e5:f1:0a:5a:a2:fc:08:81:d6:dd:6b:2b:07:27"
+    )
+    assert (
+        whole_fingerprint(KNOWN)
+        == "9e:2e:1d:8e:6b:c1:6e:c3:63:77:0b:f3:71:4b:ab:0f:02:2a:4d:80:61:ec:c1:a9:00:b8:7a:c8:d0:d7:71:b6"
+    )
+    for form in (fingerprint(KNOWN), whole_fingerprint(KNOWN), fingerprint(KNOWN).replace(":", "").upper()):
+        assert has_fingerprint(KNOWN.replace("\n", "\r\n"), form)
+    assert not has_fingerprint(KNOWN, "")
+    assert not has_fingerprint(KNOWN, fingerprint(KNOWN)[:-1])
+
+
+def test_pins_are_kept_by_address(tmp_path: Path) -> None:
+    pins = Pins(tmp_path / "masters")
+    one, other = MasterKey(SaltDouble().pem), MasterKey(public_pem(rsa_key("other")))
+    assert pins.known("a:4506") is None
+    pins.keep("a:4506", one)
+    pins.keep("[::1]:4506", other)
+    known = [pins.known(address) for address in ("a:4506", "[::1]:4506", "a")]
+    assert [key and key.pem for key in known] == [one.pem, other.pem, None]
+
+
+def test_a_key_that_is_set_aside_is_not_believed(tmp_path: Path) -> None:
+    pins = Pins(tmp_path)
+    one, other = MasterKey(SaltDouble().pem), MasterKey(public_pem(rsa_key("other")))
+    pins.keep("../a", one)
+    aside = pins.set_aside("../a", other.pem)
+    known = pins.known("../a")
+    assert known is not None
+    assert known.pem == one.pem
+    assert aside.read_text().strip() == other.pem
+    assert {path.parent for path in (aside, pins.place("../a"))} == {tmp_path}
+
+
+def test_a_pin_that_cannot_be_read_is_no_first_contact(tmp_path: Path) -> None:
+    pins = Pins(tmp_path)
+    for body in (b"", b"\xff", b"garbage"):
+        pins.place("a").write_bytes(body)
+        with pytest.raises(ConfigInvalid):
+            pins.known("a")

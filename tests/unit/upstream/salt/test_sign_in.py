@@ -1,0 +1,168 @@
+"""upstream/salt/sign_in.py."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from device_agent.errors import Refused
+from tests.peers.refusals import reason
+from tests.peers.salt_double import Bend, SaltDouble, rsa_key
+from upstream.salt import wire
+from upstream.salt.box import new_nonce
+from upstream.salt.rsa_keys import GatewayKey, MasterKey, fingerprint
+from upstream.salt.sign_in import Full, OtherKey, Pending, Rejected, Session, SignIn
+from upstream.salt.terms import EncryptionAlgorithm, SaltRules, SigningAlgorithm
+
+RULES = SaltRules(id="gw-1")
+
+
+def sign_in(master: SaltDouble | None = None, rules: SaltRules = RULES) -> SignIn:
+    known = MasterKey(master.pem) if master is not None else None
+    return SignIn(rules, GatewayKey(rsa_key("gateway")), known, new_nonce(), b"random text of ours")
+
+
+@pytest.mark.parametrize("pinned", [True, False])
+@pytest.mark.parametrize("enc", ["OAEP-SHA224", "OAEP-SHA1"])
+@pytest.mark.parametrize("sig", ["PKCS1v15-SHA224", "PKCS1v15-SHA1"])
+def test_let_in(pinned: bool, enc: EncryptionAlgorithm, sig: SigningAlgorithm) -> None:
+    master = SaltDouble()
+    ours = sign_in(master if pinned else None, replace(RULES, encryption_algorithm=enc, signing_algorithm=sig))
+    came = ours.outcome(master.accepts(ours.request()))
+    assert isinstance(came, Session)
+    assert (came.aes.key, came.box.key) == (master.aes.key, master.session.key)
+    assert (came.publish_port, came.master.pem) == (4505, master.pem)
+
+
+@pytest.mark.parametrize("pinned", [True, False])
+@pytest.mark.parametrize(("ret", "kind"), [(True, Pending), (False, Rejected), ("full", Full)])
+def test_not_let_in(pinned: bool, ret: object, kind: type) -> None:
+    master = SaltDouble()
+    ours = sign_in(master if pinned else None)
+    assert isinstance(ours.outcome(master.says(ours.request(), ret)), kind)
+
+
+def test_nobody_but_the_master_says_that_a_key_is_rejected() -> None:
+    ours = sign_in(SaltDouble())
+    assert reason(ours.outcome, SaltDouble("other").says(ours.request(), False)) == "bad_signature"
+
+
+def test_an_answer_to_another_sign_in() -> None:
+    master = SaltDouble()
+    earlier, now = sign_in(master), sign_in(master)
+    assert reason(now.outcome, master.says(earlier.request(), True)) == "wrong_nonce"
+    assert reason(now.outcome, master.accepts(earlier.request())) == "wrong_nonce"
+
+
+def test_a_changed_key_is_refused_and_shown() -> None:
+    ours, other = sign_in(SaltDouble()), SaltDouble("other")
+    with pytest.raises(OtherKey) as refused:
+        ours.outcome(other.accepts(ours.request()))
+    assert refused.value.reason == "master_key_changed"
+    assert refused.value.pem == other.pem
+    assert fingerprint(SaltDouble().pem) in refused.value.detail
+
+
+def test_a_fingerprint_decides_at_the_first_contact() -> None:
+    master, other = SaltDouble(), SaltDouble("other")
+    ours = sign_in(rules=replace(RULES, master_finger=fingerprint(master.pem)))
+    assert isinstance(ours.outcome(master.accepts(ours.request())), Session)
+    assert reason(ours.outcome, other.accepts(ours.request())) == "master_key_changed"
+
+
+def without(name: str) -> Bend:
+    return lambda body: body.pop(name)
+
+
+def with_field(name: str, value: object) -> Bend:
+    return lambda body: body.update({name: value})
+
+
+def swapped(body: dict[str, Any]) -> None:
+    """The key for publishes is one that the master encrypted for us, and did not sign."""
+    body["aes"], body["session"] = body["session"], body["aes"]
+
+
+def glued(body: dict[str, Any]) -> None:
+    """A token that nobody could open who has not got the master's key."""
+    body["token"] = body["aes"]
+
+
+@pytest.mark.parametrize(
+    ("bend", "why"),
+    [
+        (without("pub_key"), "malformed"),
+        (without("aes"), "malformed"),
+        (without("session"), "old_master"),
+        (without("sig"), "malformed"),
+        (without("nonce"), "wrong_nonce"),
+        (without("token"), "wrong_token"),
+        (without("publish_port"), "malformed"),
+        (with_field("publish_port", 0), "malformed"),
+        (with_field("publish_port", True), "malformed"),
+        (with_field("publish_port", "4505"), "malformed"),
+        (with_field("aes", b"x" * 256), "not_for_us"),
+        (with_field("aes", 7), "malformed"),
+        (with_field("session", []), "malformed"),
+        (with_field("sig", b"x" * 256), "bad_signature"),
+        (with_field("nonce", "0" * 32), "wrong_nonce"),
+        (with_field("nonce", {}), "wrong_nonce"),
+        (with_field("pub_key", b"\xff"), "malformed"),
+        (with_field("pub_key", "garbage"), "malformed"),
+        (with_field("ret", 7), "malformed"),
+        (swapped, "bad_signature"),
+        (glued, "wrong_token"),
+    ],
+)
+def test_each_check_fails_closed(bend: Bend, why: str) -> None:
+    master = SaltDouble()
+    ours = sign_in(master)
+    assert reason(ours.outcome, master.accepts(ours.request(), bend)) == why
+
+
+@pytest.mark.parametrize(
+    ("reply", "why"),
+    [
+        (b"", "malformed"),
+        (b"\xc1", "malformed"),
+        (b"\x91" * 1000, "too_deep"),
+        (b"\x00" * 100_000, "too_large"),
+        (wire.pack("bad load"), "sign_in_refused"),
+        (wire.pack([]), "sign_in_refused"),
+        (wire.pack(None), "sign_in_refused"),
+        (wire.pack({"enc": "clear", "load": {"ret": "bad enc algo"}}), "sign_in_refused"),
+        (wire.pack({"enc": "clear", "load": {"ret": True, "nonce": "x"}}), "sign_in_refused"),
+        (wire.pack({}), "malformed"),
+        (wire.pack({"load": b"x"}), "malformed"),
+        (wire.pack({"load": b"x", "sig": 7}), "malformed"),
+        (wire.pack({"load": wire.pack([]), "sig": b"x"}), "malformed"),
+    ],
+)
+def test_what_is_no_answer_is_refused(reply: bytes, why: str) -> None:
+    assert reason(sign_in(SaltDouble()).outcome, reply) == why
+
+
+def test_one_changed_byte_of_what_is_signed() -> None:
+    master = SaltDouble()
+    ours = sign_in(master)
+    reply = wire.unpack(master.accepts(ours.request()))
+    load = bytearray(reply[b"load"])
+    load[-1] ^= 1
+    assert reason(ours.outcome, wire.pack({"load": bytes(load), "sig": reply[b"sig"]})) in {
+        "bad_signature",
+        "malformed",
+    }
+    assert reason(ours.outcome, wire.pack({"load": reply[b"load"], "sig": b"x" * 256})) == "bad_signature"
+
+
+@given(
+    st.dictionaries(st.sampled_from(["load", "sig", "enc", "ret"]), st.binary(max_size=40) | st.integers() | st.none())
+)
+def test_any_answer_is_refused(reply: dict[str, object]) -> None:
+    with contextlib.suppress(Refused):
+        raise AssertionError(sign_in().outcome(wire.pack(reply)))

@@ -1,0 +1,120 @@
+"""upstream/salt/wire.py."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from device_agent.errors import Refused
+from tests.peers.refusals import reason
+from upstream.salt.wire import MOST_DEPTH, binary, fields_of, pack, text, texts, unpack
+
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers(-(1 << 63), (1 << 64) - 1) | st.floats(allow_nan=False) | st.text(),
+    lambda inner: (
+        st.lists(inner, max_size=20) | st.dictionaries(st.text() | st.integers(0, 1 << 40), inner, max_size=20)
+    ),
+    max_leaves=40,
+)
+
+
+@given(PLAIN)
+def test_what_is_packed_is_read_back(value: object) -> None:
+    assert texts(unpack(pack(value))) == value
+
+
+@given(PLAIN)
+def test_what_another_library_reads_is_the_same(value: object) -> None:
+    assert msgspec.msgpack.decode(pack(value), strict=False) == value
+
+
+@given(PLAIN)
+def test_what_another_library_packs_is_read(value: object) -> None:
+    assert texts(unpack(msgspec.msgpack.encode(value))) == value
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_read_or_refused(body: bytes) -> None:
+    with contextlib.suppress(Refused):
+        texts(unpack(body))
+
+
+@pytest.mark.parametrize("length", [0, 31, 32, 255, 256, 65_535, 65_536])
+def test_bytes_stay_bytes_and_text_is_raw(length: int) -> None:
+    assert unpack(pack(b"\xff" * length)) == b"\xff" * length
+    assert unpack(pack("a" * length)) == b"a" * length
+
+
+def test_the_old_format_knows_neither_bin_nor_short_str() -> None:
+    for value in ("x" * 40, b"\xff" * 40, b"\xff" * 70_000):
+        assert pack(value)[0] in (0xDA, 0xDB)
+
+
+@pytest.mark.parametrize("count", [0, 15, 16, 65_535, 65_536])
+def test_long_lists_and_maps(count: int) -> None:
+    assert unpack(pack([None] * count)) == [None] * count
+    assert unpack(pack(dict.fromkeys(range(count)))) == dict.fromkeys(range(count))
+
+
+def test_an_integer_that_no_form_holds_goes_as_text() -> None:
+    assert unpack(pack([1 << 64, -(1 << 63) - 1])) == [b"18446744073709551616", b"-9223372036854775809"]
+
+
+def test_what_has_no_form_goes_as_its_text() -> None:
+    assert unpack(pack([1 + 2j, {3}, (4,), "\ud800"])) == [b"(1+2j)", [3], [4], b"?"]
+
+
+def test_times_and_constants_of_salt() -> None:
+    stamp = b"20261123T22:00:00.000001"
+    assert unpack(bytes([0xC7, len(stamp), 78]) + stamp) == stamp
+    inner = pack(["NAME", "value"])
+    assert unpack(bytes([0xC7, len(inner), 79]) + inner) == b"value"
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b"", "malformed"),
+        (b"\x01\x01", "malformed"),
+        (b"\xc1", "malformed"),
+        (b"\xdd\xff\xff\xff\xff", "malformed"),
+        (b"\xdf\xff\xff\xff\xff\x00", "malformed"),
+        (b"\xdb\xff\xff\xff\xff\x00", "malformed"),
+        (b"\x81\x90\x01", "malformed"),
+        (b"\xd4\x05\x00", "malformed"),
+        (b"\xd4\x4f\x00", "malformed"),
+        (b"\xca\x00\x00", "malformed"),
+        (b"\x91" * 200 + b"\x00", "too_deep"),
+        (b"\x91" * 100_000, "too_deep"),
+        (b"\xd8\x4f" + b"\xd6\x4f" * 8, "malformed"),
+    ],
+)
+def test_what_is_none_of_it_is_refused(body: bytes, why: str) -> None:
+    assert reason(unpack, body) == why
+
+
+def test_what_is_too_large_is_refused() -> None:
+    assert reason(unpack, b"\x00" * 11, 10) == "too_large"
+    many = b"\xdd" + (1_000_001).to_bytes(4, "big") + b"\x00" * 1_000_001
+    assert reason(unpack, many) == "too_large"
+
+
+def test_what_is_too_deep_is_not_sent() -> None:
+    value: Any = None
+    for _ in range(MOST_DEPTH + 2):
+        value = [value]
+    assert reason(pack, value) == "too_deep"
+
+
+def test_fields_are_taken_by_their_kind() -> None:
+    fields = fields_of(pack({"a": b"\xff", "b": "text", "c": 4}))
+    assert binary(fields, "a") == b"\xff"
+    assert text(fields, "b") == "text"
+    for take, name in ((text, "a"), (binary, "c"), (text, "c"), (binary, "none")):
+        assert reason(take, fields, name) == "malformed"
+    assert reason(fields_of, pack([])) == "malformed"

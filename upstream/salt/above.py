@@ -1,0 +1,78 @@
+"""What a connected Salt master is told, in the forms that every release takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from upstream.salt.channel import Channel
+from upstream.salt.ports import DeviceAnswer, ReturnsOfJob
+from upstream.salt.terms import SaltRules
+
+RETURNS_SECONDS: Final = 60.0
+"""A master answers a chunk when each of its answers is stored, and it may have other minions to serve."""
+
+ANNOUNCE_SECONDS: Final = 15.0
+
+
+class Above:
+    """Implements ``SaltAbove``."""
+
+    def __init__(self, rules: SaltRules, channel: Channel) -> None:
+        self._rules = rules
+        self._channel = channel
+
+    async def announce(self, jid: str, ids: Sequence[str]) -> None:
+        """The tag is the bare jid: another one is dropped by 3006 and 3007, or leaves ``salt`` waiting."""
+        fields = {
+            "pretag": f"syndic/{self._rules.id}",
+            "events": [{"tag": jid, "data": {"jid": jid, "minions": list(ids)}}],
+        }
+        await self._channel.request("_minion_event", fields, patience=ANNOUNCE_SECONDS)
+
+    async def returns(self, entries: Sequence[ReturnsOfJob]) -> None:
+        """Nil is the master's word that it has them."""
+        load = [self._entry(entry) for entry in entries]
+        patience = max(RETURNS_SECONDS, self._rules.request_channel_timeout)
+        await self._channel.request("_syndic_return", {"load": load}, patience=patience)
+
+    async def events(self, events: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
+        """Without a prefix: with one the master posts each event twice."""
+        fields = {"pretag": None, "events": [{"tag": tag, "data": dict(data)} for tag, data in events]}
+        await self._channel.request("_minion_event", fields, patience=self._rules.request_channel_timeout)
+
+    async def started(self) -> None:
+        """Say that a syndic is here, as one does."""
+        fields = {"tag": f"syndic/{self._rules.id}/start", "data": f"Syndic {self._rules.id} is here", "pretag": None}
+        await self._channel.request("_minion_event", fields, patience=ANNOUNCE_SECONDS)
+
+    async def request(self, cmd: str, fields: Mapping[str, Any], *, patience: float) -> Any:
+        """Ask anything."""
+        return await self._channel.request(cmd, fields, patience=patience)
+
+    async def pillar(self, grains: Mapping[str, Any], *, patience: float, **fields: Any) -> dict[str, Any]:
+        """The pillar of the gateway's own id."""
+        return await self._channel.pillar(grains, patience=patience, **fields)
+
+    def _entry(self, entry: ReturnsOfJob) -> dict[str, Any]:
+        told: dict[str, Any] = {
+            "id": self._rules.id,
+            "jid": entry.jid,
+            "fun": entry.fun,
+            "load": dict(entry.load),
+            "return": {device: _answer(answer) for device, answer in entry.answers.items()},
+        }
+        if entry.master_id:
+            told["master_id"] = entry.master_id
+        if entry.out:
+            told["out"] = entry.out
+        return told
+
+
+def _answer(answer: DeviceAnswer) -> dict[str, Any]:
+    return {
+        "return": answer.value,
+        "retcode": answer.retcode,
+        "success": answer.success,
+        "fun_args": list(answer.fun_args),
+    }

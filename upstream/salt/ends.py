@@ -1,0 +1,33 @@
+"""What the links to Salt masters have in common: who the gateway is there, and whoever holds its end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from device_agent.clock import Clock
+from upstream.cutting import Cut
+from upstream.ports import Refusals
+from upstream.salt.pins import Pins
+from upstream.salt.ports import Feed, Orders
+from upstream.salt.rsa_keys import GatewayKey
+from upstream.salt.terms import SaltRules
+
+
+@dataclass(frozen=True)
+class Ends:
+    """The same for every link."""
+
+    rules: SaltRules
+    key: GatewayKey
+    pins: Pins
+    orders: Orders
+    feed: Feed
+    refusals: Refusals
+    clock: Clock
+    cut: Cut
+    probe_every: float
+    """Seconds without a word from a master after which it is asked for one."""
+
+
+LINK = "salt"
+"""The link under which refusals are counted."""

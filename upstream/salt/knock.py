@@ -1,0 +1,87 @@
+"""Signing in at one Salt master: asks, keeps its key at the first contact, and has words for whoever must act."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+
+from device_agent.errors import ConfigInvalid, Refused
+from device_agent.questions import Unanswered
+from upstream.dealer import LinkLost
+from upstream.salt.box import new_nonce
+from upstream.salt.channel import Connections
+from upstream.salt.ends import LINK, Ends
+from upstream.salt.sign_in import Full, OtherKey, Pending, Rejected, Session, SignIn
+
+log = logging.getLogger(__name__)
+
+
+class NotLetIn(LinkLost):
+    """The master, or what we know of it, says no. ``state`` is that of the link then."""
+
+    def __init__(self, state: str, why: str) -> None:
+        super().__init__(why)
+        self.state = state
+
+
+class Knock:
+    """Knocks at the master with this address."""
+
+    def __init__(self, address: str, ends: Ends) -> None:
+        self._address = address
+        self._ends = ends
+
+    async def once(self, connections: Connections) -> Session:
+        """One sign-in. Raises ``NotLetIn``, and ``Unanswered`` when nobody answers as a master does."""
+        ends = self._ends
+        try:
+            known = await asyncio.to_thread(ends.pins.known, self._address)
+        except ConfigInvalid as error:
+            raise NotLetIn("refused", str(error)) from None
+        sign_in = SignIn(ends.rules, ends.key, known, new_nonce(), secrets.token_hex(32).encode("ascii"))
+        try:
+            outcome = sign_in.outcome(await connections.ask(sign_in.request(), ends.rules.auth_timeout))
+        except OtherKey as other:
+            raise NotLetIn("refused", await self._set_aside(other)) from None
+        except Refused as refusal:
+            ends.refusals.refused(LINK, refusal.reason, self._address, refusal.detail)
+            raise Unanswered(f"the sign-in failed: {refusal}") from None
+        match outcome:
+            case Pending():
+                raise NotLetIn("pending", self.pending_words())
+            case Rejected():
+                raise NotLetIn(
+                    "refused",
+                    f"the master rejects this gateway's key, or has accepted another one for {ends.rules.id}; look at "
+                    f"salt-key -L there, then: salt-key -d {ends.rules.id}; salt-key -a {ends.rules.id}",
+                )
+            case Full():
+                raise NotLetIn("refused", "the master takes no more minions: raise max_minions there")
+            case Session():
+                if known is None:
+                    await asyncio.to_thread(ends.pins.keep, self._address, outcome.master)
+                    log.warning(
+                        "first contact: the key of a salt master is kept master=%s fingerprint=%s file=%s",
+                        self._address,
+                        outcome.master.fingerprint,
+                        ends.pins.place(self._address),
+                    )
+                return outcome
+
+    def pending_words(self) -> str:
+        """What to type on the master."""
+        rules, key = self._ends.rules, self._ends.key
+        return (
+            f"accept it on the master: salt-key -a {rules.id} (salt-key -f {rules.id} there shows "
+            f"{key.whole_fingerprint}, or with Salt 3006 and 3007 {key.fingerprint})"
+        )
+
+    async def _set_aside(self, other: OtherKey) -> str:
+        ends = self._ends
+        aside = await asyncio.to_thread(ends.pins.set_aside, self._address, other.pem)
+        ends.refusals.refused(LINK, other.reason, self._address, other.detail)
+        return (
+            f"the master shows another key than the one that is known: {other.detail}. Somebody may be in between. "
+            f"If it was made anew, compare with salt-key -F master there; then: mv {aside} {ends.pins.place(self._address)}"
+        )

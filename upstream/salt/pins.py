@@ -1,0 +1,58 @@
+"""Which public key each Salt master has: kept at the first contact, or placed here before, never changed by us."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from urllib.parse import quote
+
+from device_agent.durable import replace_private
+from device_agent.errors import ConfigInvalid, Refused
+from upstream.salt.rsa_keys import PEM_CHARACTERS, MasterKey, plain
+
+
+class Pins:
+    """One file in PEM for each master, named by its address, in a folder of our own."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def place(self, address: str) -> Path:
+        """Where the key of the master with this address is kept; a key that is put here beforehand is believed."""
+        return self._folder / f"{quote(address, safe='')}.pub"
+
+    def known(self, address: str) -> MasterKey | None:
+        """The key that this master must have; None before the first contact.
+
+        Raises ``ConfigInvalid`` when there is a file and no key in it: that is not a first contact.
+        """
+        path = self.place(address)
+        try:
+            with path.open("rb") as file:
+                return MasterKey(file.read(PEM_CHARACTERS + 1).decode("ascii"))
+        except FileNotFoundError:
+            return None
+        except (OSError, UnicodeDecodeError, Refused) as error:
+            raise ConfigInvalid(
+                "the key of a Salt master cannot be read",
+                where=str(path),
+                found=str(error),
+                allowed="an RSA public key in PEM, as in the master's pki/master/master.pub",
+                hint=f"copy the master's master.pub to {path}, or remove it to trust the next key it shows",
+            ) from None
+
+    def keep(self, address: str, key: MasterKey) -> None:
+        """From now on this master must have this key. Raises ``OSError``."""
+        self._write(self.place(address), key.pem)
+
+    def set_aside(self, address: str, pem: str) -> Path:
+        """Put a key that is not believed beside the one that is, for an operator to look at. Raises ``OSError``."""
+        path = self.place(address).with_suffix(".refused")
+        self._write(path, plain(pem)[:PEM_CHARACTERS])
+        return path
+
+    def _write(self, path: Path, pem: str) -> None:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder = self._folder.stat()
+        owner = (folder.st_uid, folder.st_gid) if os.geteuid() == 0 else None
+        replace_private(path, f"{pem}\n".encode("utf-8", "replace"), owner)

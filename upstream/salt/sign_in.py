@@ -1,0 +1,170 @@
+"""The sign-in at a Salt master: what is asked, and what an answer is worth. Pure; every check fails closed."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from dataclasses import dataclass
+from typing import Any, Final
+
+from device_agent.errors import Refused
+from upstream.salt import wire
+from upstream.salt.box import Box
+from upstream.salt.rsa_keys import GatewayKey, MasterKey, fingerprint, has_fingerprint
+from upstream.salt.terms import SaltRules
+
+PROTOCOL: Final = 3
+REPLY_BYTES: Final = 64 * 1024
+_GLUE: Final = "_|-"
+"""Between the key and our token, where the master sends both as one."""
+
+KEY_CHANGED: Final = "master_key_changed"
+"""Why a master is refused that has another key than the one that was kept, or than the settings say."""
+
+
+@dataclass(frozen=True)
+class Pending:
+    """The gateway's key waits for an operator of the master."""
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """The master does not want this key: it was rejected, or another one is accepted under our id."""
+
+
+@dataclass(frozen=True)
+class Full:
+    """The master takes no more minions."""
+
+
+@dataclass(frozen=True)
+class Session:
+    """We are in. ``aes`` opens what is published, ``box`` seals requests and opens their answers."""
+
+    aes: Box
+    box: Box
+    publish_port: int
+    master: MasterKey
+
+
+Outcome = Pending | Rejected | Full | Session
+
+
+class OtherKey(Refused):
+    """The master showed another key than the one it must have; ``pem`` is that one, and nothing vouches for it."""
+
+    def __init__(self, pem: str, expected: str) -> None:
+        super().__init__(KEY_CHANGED, f"it shows {fingerprint(pem)}, expected {expected}")
+        self.pem = pem
+
+
+@dataclass(frozen=True)
+class SignIn:
+    """One sign-in, from what is asked to what came of it. ``nonce`` and ``token`` are made for it and used once."""
+
+    rules: SaltRules
+    key: GatewayKey
+    master: MasterKey | None
+    """The key that the master must have, if we have met it."""
+    nonce: str
+    token: bytes
+
+    def request(self) -> bytes:
+        """What is sent."""
+        load: dict[str, Any] = {
+            "cmd": "_auth",
+            "id": self.rules.id,
+            "nonce": self.nonce,
+            "pub": self.key.pem,
+            "enc_algo": self.rules.encryption_algorithm,
+            "sig_algo": self.rules.signing_algorithm,
+        }
+        if self.master is not None:
+            load["token"] = self.master.encrypt(self.rules.encryption_algorithm, self.token)
+        return wire.pack({"enc": "clear", "version": PROTOCOL, "load": load})
+
+    def outcome(self, reply: bytes) -> Outcome:
+        """What the master says. Raises ``Refused`` for what it did not say, or said wrong."""
+        value = wire.unpack(reply, REPLY_BYTES)
+        if not isinstance(value, dict):
+            words = value[:64].decode("ascii", "replace") if isinstance(value, bytes) else type(value).__name__
+            raise Refused("sign_in_refused", f"the master answered: {words}")
+        load = value.get(b"load")
+        if isinstance(load, dict):
+            raise Refused("sign_in_refused", f"the master answered, unsigned: {str(wire.texts(load.get(b'ret')))[:64]}")
+        signed = wire.binary(value, "load")
+        signature = wire.binary(value, "sig")
+        body = wire.fields_of(signed, REPLY_BYTES)
+        if b"ret" in body:
+            return self._not_in(body, signed, signature)
+        return self._session(body, signed, signature)
+
+    def _not_in(self, body: dict[Any, Any], signed: bytes, signature: bytes) -> Outcome:
+        if self.master is not None:
+            self._verify(self.master, signed, signature)
+        # With nothing kept there is no key to check it with, and it is a hint only: nothing is granted by it.
+        self._check_nonce(body)
+        match body[b"ret"]:
+            case True:
+                return Pending()
+            case False:
+                return Rejected()
+            case b"full":
+                return Full()
+            case _:
+                pass
+        raise Refused("malformed", "a sign-in answer that is none of those known")
+
+    def _session(self, body: dict[Any, Any], signed: bytes, signature: bytes) -> Session:
+        master = self._believed(wire.text(body, "pub_key"))
+        self._verify(master, signed, signature)
+        self._check_nonce(body)
+        aes, glued = self._opened(body, "aes")
+        if b"session" not in body:
+            raise Refused("old_master", "it gives no key of our own: Salt 3006, 3007 or 3008 of today is needed")
+        session, _ = self._opened(body, "session")
+        digest = hashlib.sha256(aes.encode("utf-8")).hexdigest().encode("ascii")
+        if not hmac.compare_digest(master.open_x931(wire.binary(body, "sig")), digest):
+            raise Refused("bad_signature", "of the key for publishes")
+        self._check_token(body, glued)
+        return Session(Box(aes), Box(session), self._port(body), master)
+
+    def _believed(self, pem: str) -> MasterKey:
+        finger = self.rules.master_finger
+        if self.master is None and finger and not has_fingerprint(pem, finger):
+            raise OtherKey(pem, finger)
+        shown = MasterKey(pem)
+        if self.master is not None and shown.pem != self.master.pem:
+            raise OtherKey(shown.pem, fingerprint(self.master.pem))
+        return shown
+
+    def _verify(self, master: MasterKey, signed: bytes, signature: bytes) -> None:
+        master.verify(self.rules.signing_algorithm, signature, signed)
+
+    def _check_nonce(self, body: dict[Any, Any]) -> None:
+        said = body.get(b"nonce")
+        if not isinstance(said, bytes) or not hmac.compare_digest(said, self.nonce.encode("ascii")):
+            raise Refused("wrong_nonce", "an answer to another sign-in")
+
+    def _opened(self, body: dict[Any, Any], name: str) -> tuple[str, str]:
+        """A key that is encrypted for us, and what else was glued to it."""
+        opened = self.key.decrypt(self.rules.encryption_algorithm, wire.binary(body, name))
+        key, _, glued = opened.decode("ascii", "replace").partition(_GLUE)
+        return key, glued
+
+    def _check_token(self, body: dict[Any, Any], glued: str) -> None:
+        """The master can open what we encrypted for its key: so it has that key's other half."""
+        if self.master is None:
+            return
+        if b"token" in body:
+            said = self.key.decrypt(self.rules.encryption_algorithm, wire.binary(body, "token"))
+        else:
+            said = glued.encode("utf-8")
+        if not hmac.compare_digest(said, self.token):
+            raise Refused("wrong_token", "the master did not show that it has its key")
+
+    def _port(self, body: dict[Any, Any]) -> int:
+        port = self.rules.publish_port or body.get(b"publish_port")
+        if not isinstance(port, int) or isinstance(port, bool) or not 0 < port < 1 << 16:
+            raise Refused("malformed", "no port to hear publishes on")
+        return port
