@@ -81,7 +81,8 @@ class Knock:
         ends = self._ends
         aside = await asyncio.to_thread(ends.pins.set_aside, self._address, other.pem)
         ends.refusals.refused(LINK, other.reason, self._address, other.detail)
+        place = ends.pins.place(self._address)
         return (
             f"the master shows another key than the one that is known: {other.detail}. Somebody may be in between. "
-            f"If it was made anew, compare with salt-key -F master there; then: mv {aside} {ends.pins.place(self._address)}"
+            f"If it was made anew, compare with salt-key -F master there; then: mv {aside} {place}"
         )

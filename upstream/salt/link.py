@@ -1,0 +1,322 @@
+"""The link to one Salt master that keeps itself alive, whether that master is fed or stands by.
+
+It does not know of the other masters. What is published is heard and taken over every link; ``Feed`` knows from
+``active`` what of the spool goes to which.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import Callable
+from typing import Any, Final
+
+import zmq
+import zmq.asyncio
+
+from device_agent.backoff import Backoff
+from device_agent.errors import Refused
+from device_agent.questions import Unanswered
+from upstream.dealer import LinkLost
+from upstream.link_terms import FIRST_WAIT_SECONDS, Spawn
+from upstream.salt import publishes
+from upstream.salt.above import Above
+from upstream.salt.channel import Channel, Connections
+from upstream.salt.ends import LINK, Ends
+from upstream.salt.knock import Knock, NotLetIn
+from upstream.salt.order import read_order
+from upstream.salt.sign_in import Session
+from upstream.salt.sign_in_budget import SignInBudget
+from upstream.salt.subscription import Subscription
+from upstream.salt.terms import endpoint
+
+log = logging.getLogger(__name__)
+
+ROUND_CEILING_SECONDS: Final = 30.0
+REFUSED_WAITS: Final = 6
+"""A master that says no is asked again after this many times ``acceptance_wait_time``."""
+
+PROBE_SECONDS: Final = 5.0
+PROBES: Final = 2
+"""A master that does not answer so many probes is lost: the line may be half dead, or the master."""
+
+UNHEARD_SECONDS: Final = 60.0
+"""How long the line for publishes may be down while requests are answered."""
+
+FEED_CEILING_SECONDS: Final = 30.0
+
+
+class Link:
+    """The link to the master with this address. ``changed`` is called when it is up or down (again)."""
+
+    def __init__(self, address: str, ends: Ends, spawn: Spawn, changed: Callable[[Link], None]) -> None:
+        self.address = address
+        self.state = "connecting"
+        self.since = ends.clock.wall()
+        self.last_error = ""
+        self.next_attempt: float | None = None
+        self.up = False
+        """Whether we are signed in and hear what is published, and nothing has been lost since."""
+        self.active = False
+        self.above: Above | None = None
+        """What it can be told and asked, while it is up."""
+        self._ends = ends
+        self._spawn = spawn
+        self._changed = changed
+        self._knock = Knock(address, ends)
+        self._budget = SignInBudget(ends.clock)
+        self._guard = publishes.SerialGuard()
+        self._session: Session | None = None
+        self._connections: Connections | None = None
+        self._signing = asyncio.Lock()
+        self._left, self._hung_up, self._look = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._why = ""
+        self._told = ("", "")
+        self._heard = ends.clock.monotonic()
+
+    async def run(self, context: zmq.asyncio.Context) -> None:
+        """Connect, and connect again, until it is left."""
+        waits = Backoff(FIRST_WAIT_SECONDS, ROUND_CEILING_SECONDS)
+        pending = 0
+        while not self._left.is_set():
+            if not self._ends.cut.whole.is_set():
+                self.next_attempt = self._ends.cut.until
+                self._set_state("cut")
+                await self._ends.cut.whole.wait()
+                self.next_attempt = None
+                continue
+            # A task of its own for each, for the reason that stands in upstream/link.py.
+            state: list[str] = []
+            session = self._spawn(self._life(context, state), f"session/{self.address}")
+            await asyncio.wait({session})
+            if self._left.is_set():
+                self._set_state("disconnected")
+                return
+            word = state[0] if state else "disconnected"
+            self._tell(word)
+            pending = pending + 1 if word == "pending" else 0
+            self._changed(self)
+            if not self._hung_up.is_set():
+                await self._pause(word, self._how_long(word, pending, waits))
+            self._hung_up.clear()
+
+    def leave(self) -> None:
+        """This master is not in the list any more."""
+        self._left.set()
+        self.hang_up("the list of masters changed")
+
+    def stop(self) -> None:
+        """Do not connect again: the gateway stops."""
+        self._left.set()
+
+    def hang_up(self, why: str) -> None:
+        """Connect anew, at once."""
+        self._why = why
+        self._hung_up.set()
+
+    def set_active(self, active: bool) -> None:
+        """Whether this is the one that gets what is for any master."""
+        self.active = active
+        self._ends.feed.active(self.address, active)
+
+    def status(self) -> dict[str, Any]:
+        """Where this link stands."""
+        return {
+            "address": self.address,
+            "state": self.state,
+            "role": ("active" if self.active else "standby") if self.up else "",
+            "since": self.since,
+            "last_error": self.last_error,
+            "next_attempt": self.next_attempt,
+            "lost_publishes": self._guard.lost,
+        }
+
+    def _tell(self, state: str) -> None:
+        """Say it once, not at every knock."""
+        if (state, self.last_error) != self._told:
+            self._told = (state, self.last_error)
+            log.warning("uplink %s master=%s reason=%s", state, self.address, self.last_error)
+
+    def _how_long(self, state: str, pending: int, waits: Backoff) -> float:
+        rules = self._ends.rules
+        if state == "pending":
+            waits.reset()
+            most = max(rules.acceptance_wait_time, rules.acceptance_wait_time_max)
+            return min(most, rules.acceptance_wait_time * pending)
+        if state == "refused":
+            return rules.acceptance_wait_time * REFUSED_WAITS
+        return max(waits.next(), self._jitter())
+
+    def _jitter(self) -> float:
+        return random.SystemRandom().uniform(0.0, self._ends.rules.random_reauth_delay)
+
+    async def _pause(self, state: str, seconds: float) -> None:
+        self.next_attempt = self._ends.clock.wall() + seconds
+        self._set_state(state if state in {"pending", "refused"} else "waiting")
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._hung_up.wait()
+        self.next_attempt = None
+
+    async def _life(self, context: zmq.asyncio.Context, state: list[str]) -> None:
+        """One connection, until it is lost; ``state`` is told what became of it."""
+        try:
+            async with contextlib.AsyncExitStack() as closing, asyncio.TaskGroup() as life:
+                life.create_task(self._watch_hang_up(), name="uplink/hang-up")
+                host, port = endpoint(self.address, self._ends.rules.master_port)
+                self._connections = Connections(context, f"tcp://{host}:{port}")
+                closing.callback(self._connections.close)
+                self._set_state("connecting")
+                self._session = await self._first_sign_in(self._connections)
+                published = Subscription(context, f"tcp://{host}:{self._session.publish_port}")
+                closing.callback(published.close)
+                life.create_task(published.watch(self._look.set), name="uplink/monitor")
+                await published.heard()
+                await self._begin(life, published, self._connections)
+        except* LinkLost as lost:
+            error = lost.exceptions[0]
+            self.last_error = str(error)
+            state.append(error.state if isinstance(error, NotLetIn) else "disconnected")
+        finally:
+            self.up, self.above = False, None
+
+    async def _begin(self, life: asyncio.TaskGroup, published: Subscription, connections: Connections) -> None:
+        ends = self._ends
+        channel = Channel(
+            rules=ends.rules,
+            key=ends.key,
+            connections=connections,
+            session=self._current,
+            renew=self._renew,
+            clock=ends.clock,
+        )
+        self.above = Above(ends.rules, channel)
+        with contextlib.suppress(Refused, Unanswered):
+            await self.above.started()
+        life.create_task(self._hear(published), name="uplink/publishes")
+        life.create_task(self._probe(self.above, published), name="uplink/probe")
+        life.create_task(self._feed(self.above), name="uplink/feed")
+        self.last_error, self._told = "", ("", "")
+        self.up = True
+        self._set_state("connected")
+        log.info("uplink connected master=%s", self.address)
+        self._changed(self)
+
+    async def _watch_hang_up(self) -> None:
+        await self._hung_up.wait()
+        raise LinkLost(self._why)
+
+    async def _first_sign_in(self, connections: Connections) -> Session:
+        for _ in range(max(1, self._ends.rules.auth_tries)):
+            try:
+                return await self._knock.once(connections)
+            except Unanswered as error:
+                self.last_error = str(error)
+                # Whoever waits for a better master knows by this that it is not there now.
+                self._changed(self)
+        raise LinkLost(f"{self.last_error}, {self._ends.rules.auth_tries} times")
+
+    def _current(self) -> Session:
+        assert self._session is not None
+        return self._session
+
+    async def _renew(self, stale: Session) -> None:
+        """Sign in again, unless somebody has since. Raises ``Unanswered``; a master that says no ends the link."""
+        async with self._signing:
+            if self._session is not stale:
+                return
+            if not self._budget.take():
+                self._ends.refusals.refused(LINK, "sign_ins_capped", self.address)
+                raise Unanswered("the master does not take what a new sign-in gave; the next one waits")
+            await asyncio.sleep(self._jitter())
+            assert self._connections is not None
+            try:
+                self._session = await self._knock.once(self._connections)
+            except NotLetIn as no:
+                self.hang_up(str(no))
+                raise Unanswered(str(no)) from None
+            log.info("signed in again master=%s", self.address)
+
+    async def _hear(self, published: Subscription) -> None:
+        while True:
+            frames = await published.next()
+            self._heard = self._ends.clock.monotonic()
+            try:
+                order = await self._read(frames)
+            except Refused as refusal:
+                self._ends.refusals.refused(LINK, refusal.reason, self.address, refusal.detail)
+                continue
+            await self._ends.orders.take(order, self.address)
+
+    async def _read(self, frames: list[bytes]) -> Any:
+        session = self._current()
+        sealed = publishes.signed_box(frames, session.master)
+        try:
+            load = publishes.opened(sealed, session.aes)
+        except Refused as refusal:
+            if refusal.reason != "bad_mac":
+                raise
+            # The master has made a new key and tells nobody: the first message under it is how it is known.
+            try:
+                await self._renew(session)
+            except Unanswered as error:
+                raise Refused("bad_mac", str(error)) from None
+            session = self._current()
+            load = publishes.opened(sealed, session.aes)
+        if lost := self._guard.take(load, session.aes):
+            log.warning("publishes were lost master=%s count=%d", self.address, lost)
+        return read_order(load)
+
+    async def _feed(self, above: Above) -> None:
+        """Run whoever has something to tell; an answer that did not come is no end of the link: the probe decides."""
+        waits = Backoff(FIRST_WAIT_SECONDS, FEED_CEILING_SECONDS, floor=FIRST_WAIT_SECONDS)
+        while True:
+            began = self._ends.clock.monotonic()
+            try:
+                await self._ends.feed.run(above, self.address)
+            except Refused as refusal:
+                self._ends.refusals.refused(LINK, refusal.reason, self.address, refusal.detail)
+            except Unanswered as error:
+                log.info("not answered master=%s: %s", self.address, error)
+                self._look.set()
+            if self._ends.clock.monotonic() - began > FEED_CEILING_SECONDS:
+                waits.reset()
+            await asyncio.sleep(waits.next())
+
+    async def _probe(self, above: Above, published: Subscription) -> None:
+        """Ask the master something small now and then: a half-dead line shows by nothing else."""
+        ends = self._ends
+        unheard: float | None = None
+        while True:
+            self._look.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(ends.probe_every):
+                    await self._look.wait()
+            await self._answers(above)
+            now = ends.clock.monotonic()
+            if published.connected:
+                unheard = None
+            elif unheard is None:
+                unheard = now
+            elif now - unheard > UNHEARD_SECONDS:
+                raise LinkLost(f"nothing published could be heard for {UNHEARD_SECONDS:.0f} s")
+
+    async def _answers(self, above: Above) -> None:
+        why = ""
+        for _ in range(PROBES):
+            try:
+                await above.request("_file_envs", {}, patience=PROBE_SECONDS)
+            except Unanswered as error:
+                why = str(error)
+            except Refused as refusal:
+                self._ends.refusals.refused(LINK, refusal.reason, self.address, refusal.detail)
+                why = str(refusal)
+            else:
+                return
+        raise LinkLost(f"the master does not answer: {why}")
+
+    def _set_state(self, state: str) -> None:
+        if state != self.state:
+            self.state, self.since = state, self._ends.clock.wall()

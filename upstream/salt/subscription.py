@@ -1,0 +1,70 @@
+"""The socket on which a Salt master's publishes are heard, which knows whether its line is up."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Final
+
+import zmq
+import zmq.asyncio
+from zmq.utils.monitor import recv_monitor_message
+
+from upstream.dealer import LinkLost
+from upstream.salt.channel import dialled
+from upstream.salt.publishes import SUBSCRIPTIONS
+
+CONNECT_SECONDS: Final = 10.0
+RECONNECT_MILLISECONDS: Final = 500
+RECONNECT_CEILING_MILLISECONDS: Final = 10_000
+QUEUED: Final = 1000
+"""Publishes that wait to be read; more of them are dropped by libzmq, and show as gaps in the serials."""
+
+
+class Subscription:
+    """Hears from one master. Raises ``LinkLost`` for an address that is none."""
+
+    def __init__(self, context: zmq.asyncio.Context, endpoint: str) -> None:
+        self.connected = False
+        self._endpoint = endpoint
+        self._up = asyncio.Event()
+        self._socket = context.socket(zmq.SUB)
+        self._socket.rcvhwm = QUEUED
+        self._socket.reconnect_ivl = RECONNECT_MILLISECONDS
+        self._socket.reconnect_ivl_max = RECONNECT_CEILING_MILLISECONDS
+        for beginning in SUBSCRIPTIONS:
+            self._socket.subscribe(beginning)
+        events = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
+        self._monitor: zmq.asyncio.Socket = self._socket.get_monitor_socket(events)
+        dialled(self._socket, endpoint)
+
+    async def watch(self, lost: Callable[[], None]) -> None:
+        """Know whether the line is up, until cancelled; ``lost`` is called when it goes down."""
+        while True:
+            message = await recv_monitor_message(self._monitor)
+            self.connected = message["event"] == zmq.EVENT_HANDSHAKE_SUCCEEDED
+            if self.connected:
+                self._up.set()
+            else:
+                lost()
+
+    async def heard(self) -> None:
+        """Return when the line is up for the first time. Raises ``LinkLost``."""
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                await self._up.wait()
+        except TimeoutError:
+            raise LinkLost(
+                f"{self._endpoint}, where it publishes, could not be reached in {CONNECT_SECONDS:.0f} s"
+            ) from None
+
+    async def next(self) -> list[bytes]:
+        """The frames of the next publish."""
+        return await self._socket.recv_multipart()
+
+    def close(self) -> None:
+        """Free the sockets."""
+        with contextlib.suppress(zmq.ZMQError):
+            self._socket.disable_monitor()
+        self._socket.close(linger=0)
