@@ -34,10 +34,10 @@ from gateway.jobs.expect import Expectation, expect, pages
 from gateway.jobs.handed_out import handing_out, over_links
 from gateway.jobs.nodegroups import Nodegroups
 from gateway.jobs.open_jobs import ABOVE, LOCAL, Branch, OpenJob, OpenJobs, Waiting
-from gateway.jobs.permission import FREE, Permission, RefusedDevice, Ruling
+from gateway.jobs.permission import FREE, Permission, Ruling
 from gateway.jobs.record import accepted_events, given, outcome_statement
-from gateway.jobs.refuse import refused_pages, refused_records
-from gateway.jobs.request import Beside, Offered, Returning, SentOn, no_files, no_returners, with_typed
+from gateway.jobs.refuse import refused_pages, refused_records, shut_below
+from gateway.jobs.request import Beside, Offered, Ordered, Returning, SentOn, no_files, no_returners, with_typed
 from gateway.jobs.request import JobRequest as JobRequest  # noqa: PLC0414 - whoever submits one finds it here too
 from gateway.jobs.seal import SEALED_DEVICES, Sealer, is_told_of, public
 from gateway.metrics import Metrics
@@ -112,12 +112,12 @@ class Acceptance:
         request: JobRequest,
         user: str,
         operator: Operator | None = None,
-        origin: str = "",
+        ordered: Ordered | None = None,
         beside: Beside | None = None,
     ) -> str:
         """Issue a job here; returns its jid when it is on disk. Without an operator the station itself asks.
 
-        An ``origin`` other than the station (a Salt master) may order what was granted to it and nothing else.
+        What is ``ordered`` by somebody above who signs nothing himself (a Salt master) must have been granted to him.
         What ``beside`` says of its jid is in the same commit.
         Raises ``UsageInvalid`` for what is wrong with it, ``PolicyRefused`` when the station is full or stopping.
         """
@@ -139,7 +139,7 @@ class Acceptance:
         # Not the wall clock: devices would take a job for expired that a machine without a clock issued.
         now = self._sealer.now()
         draft = Job(
-            jid=self.jids.next(now),
+            jid=self.jids.next(now) if ordered is None else await self._free(ordered.jid),
             tgt=tgt,
             tgt_type=tgt_type,
             fun=request.fun,
@@ -152,7 +152,7 @@ class Acceptance:
             run_limit=limits.RUN_LIMIT_SECONDS if request.run_limit is None else request.run_limit,
             why=request.why,
             sealed=request.sealed,
-            origin=origin,
+            origin="" if ordered is None else ordered.origin,
         )
         draft = replace(with_typed(draft, request), commits=await self.made_from(draft))
         body, ruling = self._checked(draft), FREE
@@ -161,7 +161,11 @@ class Acceptance:
             draft = with_typed(draft, request)
             body, target = self._checked(draft), compile_target(draft.tgt, draft.tgt_type)
         self._sealer.may_issue(draft)
-        ruling = self._within_reach(target, ruling)
+        if ordered is not None:
+            ruling = FREE if self._permission is None else self._permission.above(draft, target)
+            ruling = dataclasses.replace(ruling, refused={**ruling.refused, **ordered.refused})
+        if not self._sealer.signs_for_sites():
+            ruling = shut_below(target, ruling, self._site, self._sites_below(), self._registry.below)
         both = (beside, None if sent_on is None else sent_on.beside)
         more = [each(draft.jid) for each in both if each is not None]
         ruling = dataclasses.replace(ruling, statements=(*ruling.statements, *chain.from_iterable(more)))
@@ -170,20 +174,6 @@ class Acceptance:
         returners = () if sent_on is None else sent_on.names
         await self._take(draft, body, target, LOCAL, expires_in, ruling=ruling, returners=returners)
         return draft.jid
-
-    def _within_reach(self, target: Target, ruling: Ruling) -> Ruling:
-        """Devices behind sites below a gateway are refused at once: they would not believe it."""
-        if self._sealer.signs_for_sites():
-            return ruling
-        sites = self._sites_below()
-        why = f"not_granted: site {self._site} may order its own devices alone; run it there, or from a master"
-        below = tuple(
-            RefusedDevice(device.site, device.id, device.last_seen, why)
-            for site in sites
-            for device in meanable(self._registry.below(site), target.tgt)
-            if target.matches(device.id, device.grains)
-        )
-        return dataclasses.replace(ruling, shut=frozenset(sites), below=below)
 
     def _life(self, request: JobRequest) -> float:
         """Seconds until the job expires. Raises ``UsageInvalid``, and ``PolicyRefused`` beyond what this site may."""
@@ -271,6 +261,12 @@ class Acceptance:
         opened.sealing.clear()
         opened.look_at = 0.0
         self._kick()
+
+    async def _free(self, jid: str) -> str:
+        """A jid that was given. Raises ``UsageInvalid`` when a job has it already."""
+        if jid in self._accepting or await self._reader.rows("SELECT 1 FROM jobs WHERE jid = ?", (jid,)):
+            raise UsageInvalid("there is a job with this jid", error_id="job.jid_taken", where="jid", found=jid)
+        return jid
 
     def forestall(self, jid: str) -> None:
         """A cancel came: should its job come after it, it starts nowhere. A bounded number is remembered."""

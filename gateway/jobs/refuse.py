@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 
 from device_agent.protocol.messages import Job, Manifest, OutcomeRecord
 from device_agent.protocol.outcomes import Outcome
+from device_agent.protocol.stations import meanable
+from device_agent.protocol.targeting import Target
+from gateway.devices.device import Device
 from gateway.jobs.expect import pages
 from gateway.jobs.permission import RefusedDevice, Ruling
 from gateway.jobs.record import given
+
+
+def shut_below(
+    target: Target, ruling: Ruling, site: str, sites: Sequence[str], below: Callable[[str], Iterable[Device]]
+) -> Ruling:
+    """Devices behind sites below a gateway are refused at once: they would not believe it."""
+    why = f"not_granted: site {site} may order its own devices alone; run it there, or from a master"
+    devices = tuple(
+        RefusedDevice(device.site, device.id, device.last_seen, why)
+        for each in sites
+        for device in meanable(below(each), target.tgt)
+        if target.matches(device.id, device.grains)
+    )
+    return dataclasses.replace(ruling, shut=frozenset(sites), below=devices)
 
 
 def refused_pages(job: Job, ruling: Ruling, revision: int) -> list[Manifest]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Protocol
 
 import msgspec
@@ -31,6 +31,18 @@ class SentOn:
 
     names: tuple[str, ...]
     beside: Beside
+
+
+@dataclass(frozen=True)
+class Ordered:
+    """An order that came with a jid, from an ``origin`` that signs nothing itself, such as a Salt master.
+
+    ``refused`` are devices that whoever gave it may not order anything like it, and why.
+    """
+
+    origin: str
+    jid: str
+    refused: Mapping[str, str] = field(default_factory=dict)
 
 
 class Offered(Protocol):

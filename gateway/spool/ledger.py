@@ -6,6 +6,7 @@ Every change of it is a statement that is committed with what it counts; reading
 from __future__ import annotations
 
 import asyncio
+import json
 import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -29,6 +30,8 @@ _DELIVERED = (
     " WHERE class = ?"
 )
 _LET_GO = "DELETE FROM spool_{stream} WHERE sequence <= ?"
+_UP_TO = "sequence <= ?"
+_THESE = "sequence IN (SELECT value FROM json_each(?))"
 _LOST = "UPDATE ledger SET accepted = accepted + ? WHERE class = ?"
 _LOST_WHY = (
     "INSERT INTO drops (class, reason, count) VALUES (?, ?, ?)"
@@ -108,6 +111,19 @@ def delivered(stream: Stream, sequence: int, master: str) -> list[Statement]:
         (_CONFIRMED_BY.format(stream=stream), [(master, name, sequence)]),
         (_DELIVERED.format(stream=stream), [(sequence, sequence, name)]),
         (_LET_GO.format(stream=stream), [(sequence,)]),
+    ]
+
+
+def delivered_items(stream: Stream, sequences: Sequence[int], master: str) -> list[Statement]:
+    """A master has these items of a stream, whatever lies between them: each that is still here is counted, and let go.
+
+    For masters that confirm single items.
+    """
+    name, these = CLASS_OF[stream], json.dumps(list(sequences))
+    return [
+        (_CONFIRMED_BY.format(stream=stream).replace(_UP_TO, _THESE), [(master, name, these)]),
+        (_DELIVERED.format(stream=stream).replace(_UP_TO, _THESE), [(these, these, name)]),
+        (_LET_GO.format(stream=stream).replace(_UP_TO, _THESE), [(these,)]),
     ]
 
 

@@ -6,6 +6,7 @@ Items are added inside the transaction of whatever they tell of, so that an outc
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import secrets
 from collections import Counter
@@ -180,7 +181,26 @@ class Spool(Part):
 
     async def confirm(self, stream: Stream, sequence: int, master: str) -> None:
         """A master has everything of a stream up to here on disk: let it go."""
-        statements = ledger.delivered(stream, sequence, master)
+        await self._let_go(stream, ledger.delivered(stream, sequence, master))
+
+    async def confirm_items(self, stream: Stream, sequences: Sequence[int], master: str) -> None:
+        """A master has these items of a stream, and perhaps not those between them: let them go."""
+        await self._let_go(stream, ledger.delivered_items(stream, sequences, master))
+
+    async def waiting(self, stream: Stream, sequences: Sequence[int]) -> set[int]:
+        """Which of these items of a stream nobody has confirmed yet."""
+        rows = await self._reader.rows(
+            f"SELECT sequence FROM spool_{stream} WHERE sequence IN (SELECT value FROM json_each(?))",  # noqa: S608 - see _ADD
+            (json.dumps(list(sequences)),),
+        )
+        return {sequence for (sequence,) in rows}
+
+    async def newest(self, stream: Stream) -> int:
+        """The highest sequence that waits in a stream; 0 for none."""
+        ((last,),) = await self._reader.rows(f"SELECT coalesce(max(sequence), 0) FROM spool_{stream}")  # noqa: S608 - see _ADD
+        return int(last)
+
+    async def _let_go(self, stream: Stream, statements: list[Statement]) -> None:
         if stream == "returns":
             now = (_CONFIRMED, str(self._clock.wall()))
             statements.append(("INSERT OR REPLACE INTO station (key, value) VALUES (?, ?)", [now]))

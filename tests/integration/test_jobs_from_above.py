@@ -17,6 +17,7 @@ from device_agent.trust.signed_job import JobHeader, Order, read_job, seal_for_g
 from gateway.fleet.rehearsed import RehearsedFleet
 from gateway.fleet.station_files import StationFiles
 from gateway.jobs.accept import JobRequest
+from gateway.jobs.request import Ordered
 from gateway.jobs.seal import is_told_of, public
 from gateway.rooms import Rooms
 from tests.peers.central import a_record
@@ -158,7 +159,9 @@ async def test_a_site_whose_certificate_has_ended_says_so_and_issues_nothing(roo
 
 async def test_another_origin_orders_here_what_was_granted_to_it_and_nothing_else(rooms: Rooms) -> None:
     with pytest.raises(PolicyRefused) as raised:
-        await rooms.acceptance.submit(JobRequest(tgt=NAME, fun="test.ping"), "ops", origin="salt")
+        await rooms.acceptance.submit(
+            JobRequest(tgt=NAME, fun="test.ping"), "ops", ordered=Ordered("salt", a_job().jid)
+        )
     assert raised.value.error_id == "policy.not_granted"
     assert "to salt" in str(raised.value.found)
     await rooms.acceptance.submit(JobRequest(tgt=NAME, fun="test.ping"), "ops")

@@ -1,0 +1,1 @@
+"""Stock Salt masters above a gateway, and what comes from a box that ran Salt."""

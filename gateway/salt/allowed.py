@@ -1,0 +1,68 @@
+"""What whoever typed ``salt`` may do, as his master says it with the order (``auth_list``). Pure.
+
+A master that has others below it cannot know whom a target means, so it leaves the decision to them. What is not
+understood of a list grants nothing: who is not named may not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from device_agent.errors import UsageInvalid
+from device_agent.protocol.targeting import compile_target
+from gateway.devices.device import Device
+
+PATTERN_CHARACTERS = 256
+STARS = 3
+"""Most repetitions in a pattern: none of them takes long, whatever it is held against."""
+
+_plain = re.compile(r"[\w.*|^$\\-]*", re.ASCII)
+
+
+def refusals(auth_list: Sequence[Any], fun: str, devices: Iterable[Device], user: str) -> dict[str, str]:
+    """The devices that the list does not let this function run on, and why. An empty list is the superuser's."""
+    if not auth_list:
+        return {}
+    anywhere = any(_names(entry, fun) for entry in auth_list)
+    if anywhere:
+        return {}
+    refused = {}
+    for device in devices:
+        if not any(_grants(entry, fun, device) for entry in auth_list):
+            refused[device.id] = f"not_granted: the master does not let {user} run {fun} here"
+    return refused
+
+
+def _grants(entry: object, fun: str, device: Device) -> bool:
+    """Whether an entry ``{target: functions}`` is about this device and names the function."""
+    if not isinstance(entry, dict):
+        return False
+    return any(_names(functions, fun) and _means(tgt, device) for tgt, functions in entry.items())
+
+
+def _names(functions: object, fun: str) -> bool:
+    """Whether a function is among those named. What limits arguments, or names runners, is none of them."""
+    if isinstance(functions, str):
+        return _fits(functions, fun)
+    return isinstance(functions, list) and any(isinstance(each, str) and _fits(each, fun) for each in functions)
+
+
+def _fits(pattern: str, fun: str) -> bool:
+    # Salt's lists are regular expressions. They come from a master that may order this, and stay short all the same.
+    if len(pattern) > PATTERN_CHARACTERS or pattern.count("*") > STARS or not _plain.fullmatch(pattern):
+        return False
+    try:
+        return re.fullmatch(pattern, fun) is not None
+    except re.error:
+        return False
+
+
+def _means(tgt: object, device: Device) -> bool:
+    if not isinstance(tgt, str) or not tgt:
+        return False
+    try:
+        return compile_target(tgt, "compound").matches(device.id, device.grains)
+    except UsageInvalid:
+        return False

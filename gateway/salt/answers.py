@@ -1,0 +1,135 @@
+"""What is told to a Salt master of what waits in the spool: answers in the shape of a minion's, and events. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from msgspec.structs import asdict
+
+from device_agent.protocol.globs import compile_glob
+from device_agent.protocol.messages import AuditRecord, Event, Item, Job, OutcomeRecord
+from device_agent.protocol.outcomes import Outcome
+from gateway.jobs.record import NOT_RUN_RETCODE
+from upstream.salt.ports import DeviceAnswer, ReturnsOfJob
+
+BARRED: Final = (
+    "salt/job/*/publish",
+    "salt/job/*/new",
+    "salt/job/*/return",
+    "salt/job/*/ret/*",
+    "salt/key",
+    "salt/cloud/*",
+    "salt/run/*",
+    "salt/cluster/*",
+    "salt/wheel/*/new",
+    "salt/wheel/*/return",
+)
+"""Tags that Salt lets nobody but the master use, and that of an answer, which is told as one and not as an event.
+
+An event with such a tag goes under the site's own (``own_tag``).
+"""
+
+_RAN: Final = (Outcome.OK, Outcome.FAILED)
+_SAYS: Final = {
+    Outcome.REFUSED: "refused",
+    Outcome.EXPIRED: "expired: it did not start before the job's end",
+    Outcome.UNREACHABLE: "unreachable",
+    Outcome.TIMED_OUT: "timed out: it started and did not end in time",
+    Outcome.UNKNOWN: "unknown: it may have run",
+    Outcome.CANCELLED: "cancelled before it started",
+    Outcome.SITE_DARK: "its site did not answer",
+}
+_barred = [compile_glob(glob) for glob in BARRED]
+
+
+@dataclass(frozen=True)
+class Told:
+    """How answers to one job go to one master: with the job's definition where it is not that master's own job."""
+
+    fun: str
+    fun_args: Sequence[Any] = ()
+    load: Mapping[str, Any] | None = None
+    master_id: str = ""
+
+
+def answer(record: OutcomeRecord, fun_args: Sequence[Any] = ()) -> DeviceAnswer:
+    """One outcome. What did not run, or failed without a value, says in words what became of it."""
+    value = record.value
+    if record.outcome not in _RAN:
+        says = _SAYS[record.outcome]
+        value = f"{says}: {record.why}" if record.why else says
+    elif value is None and record.outcome is Outcome.FAILED:
+        value = record.why or "failed"
+    good = record.outcome is Outcome.OK
+    return DeviceAnswer(
+        value=value,
+        retcode=record.retcode if good else record.retcode or NOT_RUN_RETCODE,
+        success=good,
+        fun_args=fun_args,
+    )
+
+
+def entries(records: Iterable[OutcomeRecord], told: Mapping[str, Told]) -> list[ReturnsOfJob]:
+    """Outcomes by job, each device once in an entry: two sites may have devices of one name."""
+    found: dict[tuple[str, int], dict[str, DeviceAnswer]] = {}
+    names: dict[str, str] = {}
+    for record in records:
+        names[record.jid] = told[record.jid].fun or record.fun
+        place = 0
+        while record.id in found.setdefault((record.jid, place), {}):
+            place += 1
+        found[record.jid, place][record.id] = answer(record, told[record.jid].fun_args)
+    return [
+        ReturnsOfJob(
+            jid=jid,
+            fun=names[jid],
+            answers=answers,
+            load=told[jid].load or {},
+            master_id=told[jid].master_id,
+            out=outputter(names[jid]),
+        )
+        for (jid, _), answers in found.items()
+    ]
+
+
+def outputter(fun: str) -> str:
+    """How ``salt`` shows what a function returns, where that is not its usual way."""
+    return "highstate" if fun in {"state.apply", "state.highstate", "state.sls", "state.single"} else ""
+
+
+def load_of(job: Job) -> dict[str, Any]:
+    """What defines a job that the station itself issued, as a Salt master keeps it."""
+    arg = [*job.arg, {**job.kwarg, "__kwarg__": True}] if job.kwarg else list(job.arg)
+    return {
+        "jid": job.jid,
+        "fun": job.fun,
+        "arg": arg,
+        "tgt": job.tgt.split(",") if job.tgt_type == "list" else job.tgt,
+        "tgt_type": job.tgt_type,
+        "user": job.user,
+        "ret": "",
+    }
+
+
+def event(item: Item, *, mark: str, gateway: str, twice: bool) -> list[tuple[str, dict[str, Any]]]:
+    """What goes on a master's bus for an item; nothing for what is told in another way.
+
+    ``mark`` names the event for ever, so that one that came twice is known; ``gateway`` is this gateway's id there;
+    ``twice``: under ``syndic/<gateway>/<tag>`` as well.
+    """
+    match item:
+        case Event():
+            data: dict[str, Any] = {**item.data, "outstation": {"event": mark, "site": item.site, "at": item.stamp}}
+            tag = own_tag(item.tag, gateway)
+        case AuditRecord():
+            tag, data = f"outstation/audit/{item.site}", {**asdict(item), "outstation": {"event": mark}}
+        case _:
+            return []
+    return [(tag, data), (f"syndic/{gateway}/{tag}", data)] if twice else [(tag, data)]
+
+
+def own_tag(tag: str, gateway: str) -> str:
+    """The tag itself, or under the site's name where the master would drop it or take it for an answer."""
+    return f"outstation/{gateway}/{tag}" if any(barred(tag) for barred in _barred) else tag

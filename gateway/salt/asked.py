@@ -1,0 +1,100 @@
+"""What Salt asks of a job while it waits, answered from the job table: no device is bothered for it.
+
+``saltutil.find_job`` comes every few seconds for each device that has not answered. ``kill_job`` and its like stop what
+has not started; for what runs they go to the devices as a job of their own, which must be granted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from device_agent.errors import NotFound
+from device_agent.protocol.outcomes import State
+from gateway.audit.book import AuditBook, Deed
+from gateway.devices.device import Device
+from gateway.jobs.deliver import Delivery
+from gateway.jobs.open_jobs import OpenJob, OpenJobs
+from gateway.jobs.record import NOT_RUN_RETCODE
+from gateway.jobs.seal import public
+from gateway.salt.answers import load_of
+from upstream.salt.order import SaltOrder
+from upstream.salt.ports import DeviceAnswer
+
+FIND: Final = "saltutil.find_job"
+ENDS: Final = frozenset({"saltutil.kill_job", "saltutil.term_job", "saltutil.signal_job"})
+ASKED: Final = frozenset({FIND}) | ENDS
+
+
+class JobTable:
+    """Answers for the devices."""
+
+    def __init__(self, *, site: str, open_jobs: OpenJobs, delivery: Delivery, audit: AuditBook) -> None:
+        self._site = site
+        self._open_jobs = open_jobs
+        self._delivery = delivery
+        self._audit = audit
+
+    async def answer(
+        self, order: SaltOrder, meant: Sequence[Device], kept_from: Mapping[str, str], who: str
+    ) -> dict[str, DeviceAnswer] | None:
+        """What each device that is meant would say; None when the devices themselves must be asked.
+
+        Raises ``StationFailed`` when a cancel could not be kept.
+        """
+        jid = _jid(order)
+        opened = self._open_jobs.get(jid)
+        if order.fun == FIND:
+            return {device.id: DeviceAnswer(self._running(opened, device)) for device in meant}
+        if order.fun == "saltutil.signal_job" or opened is None:
+            return None if opened is not None else {device.id: DeviceAnswer("") for device in meant}
+        if kept_from:
+            return {
+                device.id: DeviceAnswer(f"refused: {kept_from[device.id]}", NOT_RUN_RETCODE, success=False)
+                if device.id in kept_from
+                else DeviceAnswer("")
+                for device in meant
+            }
+        ids = {device.id for device in meant if device.site == self._site}
+        if any(self._has_it(opened, name) for name in ids):
+            return None
+        return await self._cancelled(opened, ids, meant, who)
+
+    async def _cancelled(
+        self, opened: OpenJob, ids: set[str], meant: Sequence[Device], who: str
+    ) -> dict[str, DeviceAnswer]:
+        """Nobody who is meant has begun: stop the job, if it is an order of a Salt master and nobody else waits."""
+        jid = opened.job.jid
+        why = ""
+        if opened.job.origin == "":
+            why = f"job {jid} was not ordered by a Salt master; cancel it on the gateway"
+        elif set(opened.waiting) - ids:
+            why = f"job {jid} waits for others as well; name all of its devices"
+        if why:
+            refused = DeviceAnswer(f"refused: {why}", NOT_RUN_RETCODE, success=False)
+            return {device.id: refused for device in meant}
+        waiting = set(opened.waiting)
+        deed = Deed(
+            user=who, door="salt", action="cancel", subject=opened.job.tgt, verdict="allow", jid=jid, fun=opened.job.fun
+        )
+        try:
+            await self._delivery.cancel(jid, self._audit.statements([deed]))
+        except NotFound:
+            waiting = set()
+        self._audit.written()
+        says = f"Job {jid} is cancelled, it had not started"
+        return {device.id: DeviceAnswer(says if device.id in waiting else "") for device in meant}
+
+    def _has_it(self, opened: OpenJob, name: str) -> bool:
+        waiting = opened.waiting.get(name)
+        return waiting is not None and waiting.state is not State.QUEUED
+
+    def _running(self, opened: OpenJob | None, device: Device) -> dict[str, Any]:
+        if opened is None or device.site != self._site or not self._has_it(opened, device.id):
+            return {}
+        return {**load_of(public(opened.job)), "tgt": opened.job.tgt}
+
+
+def _jid(order: SaltOrder) -> str:
+    given = order.arg[0] if order.arg else order.kwarg.get("jid", "")
+    return str(given)[:64]

@@ -1,0 +1,88 @@
+"""What Salt masters ordered, on disk: each jid once, whom to answer, and what defines the job for another master."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from device_agent.protocol.messages import decode_stored, encode_value
+from gateway.store.reader import Reader
+from gateway.store.writer import Statement, Writer
+from upstream.salt.order import SaltOrder
+
+KEPT_SECONDS: Final = 14 * 86_400.0
+"""A jid is remembered for so long at least; one that is older by its own digits is not taken (``too_old``)."""
+
+AHEAD_SECONDS: Final = 2 * 86_400.0
+"""Of a master's clock, and of its time zone where jids are made in local time."""
+
+DEFINES: Final = ("jid", "fun", "arg", "tgt", "tgt_type", "user", "ret", "metadata")
+"""What of a publish makes sense to a master that did not send it."""
+
+_ADD = "INSERT INTO salt_jobs (jid, master, master_id, fun, load, ids, taken) VALUES (?, ?, ?, ?, ?, ?, ?)"
+_PRUNE = "DELETE FROM salt_jobs WHERE taken < ? AND NOT EXISTS (SELECT 1 FROM jobs WHERE jid = salt_jobs.jid)"
+
+
+@dataclass(frozen=True)
+class Ordered:
+    """One order: the master that gave it, and its definition as Salt has it."""
+
+    jid: str
+    master: str
+    master_id: str
+    fun: str
+    load: dict[str, Any]
+
+
+class SaltBook:
+    """Reads and writes the table ``salt_jobs``."""
+
+    def __init__(self, writer: Writer, reader: Reader) -> None:
+        self._writer = writer
+        self._reader = reader
+
+    @staticmethod
+    def adding(order: SaltOrder, fun: str, master: str, ids: Sequence[str], now: float) -> Statement:
+        """The statement that keeps an order; it fails where the jid is kept already."""
+        load = {key: value for key, value in order.load.items() if key in DEFINES}
+        row = (order.jid, master, order.master_id, fun, encode_value(load), encode_value(list(ids)), now)
+        return (_ADD, [row])
+
+    async def known(self, jid: str) -> bool:
+        """Whether this jid was taken before. Raises ``StoreUnreadable``."""
+        return bool(await self._reader.rows("SELECT 1 FROM salt_jobs WHERE jid = ?", (jid,)))
+
+    async def get(self, jid: str) -> Ordered | None:
+        """The order with this jid. Raises ``StoreUnreadable``."""
+        rows = await self._reader.rows("SELECT master, master_id, fun, load FROM salt_jobs WHERE jid = ?", (jid,))
+        for master, master_id, fun, load in rows:
+            return Ordered(jid, master, master_id, fun, decode_stored(load))
+        return None
+
+    async def to_announce(self, master: str, since: float) -> list[tuple[str, list[str]]]:
+        """The orders of a master that are open, or were taken since then: each with the devices that are meant."""
+        rows = await self._reader.rows(
+            "SELECT jid, ids FROM salt_jobs WHERE master = ? AND (taken >= ?"
+            " OR EXISTS (SELECT 1 FROM jobs WHERE jobs.jid = salt_jobs.jid AND jobs.closed IS NULL)) ORDER BY taken",
+            (master, since),
+        )
+        return [(jid, decode_stored(ids)) for jid, ids in rows]
+
+    async def prune(self, now: float) -> None:
+        """Forget what is old enough. Raises ``StoreFailed``."""
+        await self._writer.commit(
+            [
+                (
+                    _PRUNE,
+                    [(now - KEPT_SECONDS - AHEAD_SECONDS,)],
+                )
+            ]
+        )
+
+
+def too_old(jid: str, now: float) -> bool:
+    """Whether a jid is older, by its digits, than what is remembered: nobody could tell it from a repeat."""
+    oldest = datetime.fromtimestamp(max(0.0, now - KEPT_SECONDS), UTC)
+    return jid[:14] < oldest.strftime("%Y%m%d%H%M%S")

@@ -1,0 +1,263 @@
+"""What a Salt master publishes becomes a job of this site, or is answered here; it is never met with silence.
+
+The master signs nothing that a device would believe: the job is signed with the site's key, and only what was granted
+to the origin ``salt`` is. Whoever is meant by anything else is answered as refused, with the reason in words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Protocol
+
+from device_agent.clock import Clock
+from device_agent.errors import OutstationError, PolicyRefused, Refused, StationFailed, UsageInvalid
+from device_agent.protocol import limits
+from device_agent.protocol.messages import OutcomeRecord
+from device_agent.protocol.outcomes import Outcome
+from device_agent.protocol.stations import meanable
+from device_agent.protocol.targeting import compile_target
+from gateway.audit.book import AuditBook, Deed
+from gateway.devices.device import Device
+from gateway.devices.policy import call_text
+from gateway.devices.registry import Registry
+from gateway.jobs.accept import Acceptance
+from gateway.jobs.nodegroups import Nodegroups, TypedKind
+from gateway.jobs.record import NOT_RUN_RETCODE
+from gateway.jobs.request import JobRequest, Ordered
+from gateway.metrics import Metrics
+from gateway.salt.allowed import refusals
+from gateway.salt.asked import ASKED, JobTable
+from gateway.salt.book import SaltBook, too_old
+from gateway.spool.queue import Spool
+from gateway.store.writer import Writer
+from upstream.salt.order import SaltOrder
+from upstream.salt.ports import DeviceAnswer, ReturnsOfJob
+
+log = logging.getLogger(__name__)
+
+ORIGIN: Final = "salt"
+JID_DIGITS: Final = 20
+LINK: Final = "salt"
+"""Under which what is refused is counted."""
+
+KINDS: Final[Mapping[str, TypedKind]] = {
+    "glob": "glob",
+    "pcre": "pcre",
+    "list": "list",
+    "grain": "grain",
+    "grain_pcre": "grain_pcre",
+    "pillar": "pillar",
+    "pillar_pcre": "pillar_pcre",
+    "pillar_exact": "pillar_exact",
+    "ipcidr": "ipcidr",
+    "range": "range",
+    "compound": "compound",
+    "nodegroup": "nodegroup",
+}
+
+
+class Telling(Protocol):
+    """Who tells a master at once, past the spool. What finds no room, or nobody to tell, is dropped and counted."""
+
+    def announce(self, master: str, jid: str, ids: Sequence[str]) -> None:
+        """Whose answers to wait for."""
+
+    def tell(self, master: str, entry: ReturnsOfJob) -> None:
+        """An answer that nobody needs later."""
+
+
+class SaltOrders:
+    """Implements ``upstream.salt.ports.Orders``."""
+
+    def __init__(
+        self,
+        *,
+        site: str,
+        acceptance: Acceptance,
+        registry: Registry,
+        nodegroups: Nodegroups,
+        book: SaltBook,
+        table: JobTable,
+        audit: AuditBook,
+        spool: Spool,
+        writer: Writer,
+        telling: Telling,
+        metrics: Metrics,
+        clock: Clock,
+    ) -> None:
+        self._site = site
+        self._acceptance = acceptance
+        self._registry = registry
+        self._nodegroups = nodegroups
+        self._book = book
+        self._table = table
+        self._audit = audit
+        self._spool = spool
+        self._writer = writer
+        self._telling = telling
+        self._metrics = metrics
+        self._clock = clock
+        # Several masters may publish one jid at once: it is one job.
+        self._one_by_one = asyncio.Lock()
+
+    async def take(self, order: SaltOrder, master: str) -> None:
+        """A verified publish. Returns when it is on disk, or was refused and counted."""
+        try:
+            async with self._one_by_one:
+                await self._take(order, master)
+        except Refused as refusal:
+            self._metrics.refused(LINK, refusal.reason, master, refusal.detail)
+        except StationFailed as error:
+            self._metrics.refused(LINK, "store_failed", master, f"job {order.jid}: {error.what}")
+        except OutstationError as error:
+            self._metrics.refused(LINK, "bad_order", master, f"job {order.jid}: {error.what}")
+
+    async def _take(self, order: SaltOrder, master: str) -> None:
+        kind = KINDS.get(order.tgt_type)
+        if kind is None:
+            raise Refused("bad_target", f"job {order.jid}: targets of the kind {order.tgt_type}")
+        if too_old(order.jid, self._clock.wall()):
+            raise Refused("old_jid", f"job {order.jid}: nobody here could tell it from a repeat")
+        if await self._book.known(order.jid):
+            self._metrics.add("salt_orders_repeated")
+            return
+        tgt = ",".join(order.tgt) if isinstance(order.tgt, tuple) else order.tgt
+        meant = await self._meant(tgt, kind, order) if tgt else []
+        if not meant:
+            # As in Salt: whoever is not meant says nothing.
+            self._metrics.add("salt_orders_for_others")
+            return
+        who = _who(order, master)
+        kept_from = refusals(order.auth_list, _fun(order), meant, order.user or "this user")
+        if isinstance(order.fun, str) and order.fun in ASKED:
+            found = await self._table.answer(order, meant, kept_from, who)
+            if found is not None:
+                self._answer_now(order, master, found)
+                return
+        # Before it is taken: devices may answer at once, and the master must know then whom it waits for.
+        self._telling.announce(master, order.jid, sorted({device.id for device in meant}))
+        refusal = _impossible(order)
+        if not refusal and len(kept_from) == len(meant):
+            refusal = next(iter(kept_from.values()))
+        if not refusal:
+            refusal = await self._ordered(order, master, tgt, kind, who, meant, kept_from)
+        if refusal:
+            await self._refuse(order, master, who, meant, refusal)
+
+    async def _meant(self, tgt: str, kind: TypedKind, order: SaltOrder) -> list[Device]:
+        try:
+            delimiter = order.delimiter if kind in ("grain", "grain_pcre", "pillar", "pillar_pcre") else ":"
+            target = compile_target(*self._nodegroups.signed(tgt, kind, delimiter))
+        except UsageInvalid as error:
+            raise Refused("bad_target", f"job {order.jid}: {error.what}: {error.found}") from None
+        await self._registry.know(target)
+        known = meanable(self._registry.everything(), target.tgt)
+        return [device for device in known if target.matches(device.id, device.grains)]
+
+    async def _ordered(
+        self,
+        order: SaltOrder,
+        master: str,
+        tgt: str,
+        kind: TypedKind,
+        who: str,
+        meant: Sequence[Device],
+        kept_from: Mapping[str, str],
+    ) -> str:
+        """Make a job of it; the reason when that is refused. Raises ``StationFailed`` when nothing could be kept."""
+        assert isinstance(order.fun, str)
+        ids = sorted({device.id for device in meant})
+        kept = self._book.adding(order, order.fun, master, ids, self._clock.wall())
+        try:
+            request = JobRequest(
+                tgt=tgt,
+                tgt_type=kind,
+                delimiter=order.delimiter if kind in ("grain", "grain_pcre", "pillar", "pillar_pcre") else ":",
+                fun=order.fun,
+                arg=order.arg,
+                kwarg=order.kwarg,
+                ret=order.ret,
+            )
+            ordered = Ordered(ORIGIN, order.jid, kept_from)
+            await self._acceptance.submit(request, who, ordered=ordered, beside=lambda _: [kept])
+        except (PolicyRefused, UsageInvalid) as error:
+            return _words(error)
+        self._metrics.add("salt_orders_taken")
+        return ""
+
+    async def _refuse(self, order: SaltOrder, master: str, who: str, meant: Sequence[Device], why: str) -> None:
+        """Everybody who is meant is answered, through the spool like any answer."""
+        self._metrics.add("salt_orders_refused")
+        ids = sorted({device.id for device in meant})
+        fun = _fun(order)
+        arguments = call_text("", order.arg, order.kwarg).strip() if isinstance(order.fun, str) else ""
+        deed = Deed(
+            user=who,
+            door=LINK,
+            action="run",
+            subject=f"{order.tgt_type}: {order.tgt if isinstance(order.tgt, str) else ','.join(order.tgt)}",
+            verdict="deny",
+            why=why,
+            jid=order.jid,
+            fun=fun,
+            arguments=arguments,
+        )
+        if len(order.jid) != JID_DIGITS:
+            # What waits in the spool has jids of ours.
+            refused = DeviceAnswer(value=f"refused: {why}", retcode=NOT_RUN_RETCODE, success=False)
+            self._answer_now(order, master, dict.fromkeys(ids, refused))
+            await self._audit.write([deed])
+            return
+        now = self._clock.wall()
+        records = [
+            OutcomeRecord(
+                jid=order.jid,
+                site=self._site,
+                id=device,
+                fun=fun[:130],
+                outcome=Outcome.REFUSED,
+                retcode=NOT_RUN_RETCODE,
+                why=why[: limits.WHY_CHARACTERS],
+                ended=now,
+            )
+            for device in ids
+        ]
+        kept = self._book.adding(order, fun, master, ids, now)
+        await self._writer.commit([kept, *self._audit.statements([deed]), *self._spool.adding(records)])
+        self._spool.added()
+
+    def _answer_now(self, order: SaltOrder, master: str, answers: Mapping[str, DeviceAnswer]) -> None:
+        items = list(answers.items())
+        for start in range(0, len(items), limits.MANIFEST_PAGE):
+            some = dict(items[start : start + limits.MANIFEST_PAGE])
+            entry = ReturnsOfJob(jid=order.jid, fun=_fun(order), answers=some, master_id=order.master_id)
+            self._telling.tell(master, entry)
+
+
+def _who(order: SaltOrder, master: str) -> str:
+    """Who asked, as jobs and the audit name him: nobody of this station has an @ in his name."""
+    user = "".join(letter if letter.isprintable() and not letter.isspace() else "_" for letter in order.user[:64])
+    return f"{user or 'unknown'}@{master}"[:128]
+
+
+def _fun(order: SaltOrder) -> str:
+    return order.fun if isinstance(order.fun, str) else ",".join(order.fun)
+
+
+def _impossible(order: SaltOrder) -> str:
+    if not isinstance(order.fun, str):
+        return "this gateway takes one function in a job; run them one after another, or use state.apply"
+    if len(order.jid) != JID_DIGITS:
+        return "this gateway takes jids of 20 digits; set unique_jid: False on the master"
+    return ""
+
+
+def _words(error: OutstationError) -> str:
+    """A refusal in the words that ``salt`` shows: what, what was found, and what mends it."""
+    parts: list[Any] = [error.what, error.found]
+    text = ": ".join(str(part) for part in parts if part)
+    if error.error_id == "policy.not_granted":
+        return f"not_granted: {text}; what a Salt master may order is granted to the site with --origin {ORIGIN}"
+    return f"{text}; allowed: {error.allowed}" if error.allowed else text

@@ -1,0 +1,376 @@
+"""Tells Salt masters what waits in the spool: answers to whoever ordered the job, the rest to the active master.
+
+An answer is let go when the master has said that it has it. Until then it stays, and is told again after a lost link or
+a restart: at least once, and never to two masters, unless the first of them never said.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import ClassVar, Final
+
+from device_agent.clock import Clock
+from device_agent.errors import Refused, StationFailed
+from device_agent.parts import Part
+from device_agent.protocol.messages import Item, Job, JobDefinition, OutcomeRecord, decode_item, decode_job
+from device_agent.questions import Unanswered
+from gateway.jobs.seal import public
+from gateway.metrics import Metrics
+from gateway.salt.answers import Told, entries, event, load_of
+from gateway.salt.book import Ordered, SaltBook
+from gateway.salt.cursor import Cursor
+from gateway.salt.orders import ORIGIN
+from gateway.spool.queue import Spool
+from gateway.store.reader import Reader
+from upstream.frames import Stream
+from upstream.salt.ports import ReturnsOfJob, SaltAbove
+
+log = logging.getLogger(__name__)
+
+CHUNK: Final = 100
+"""Answers in one message: a stock master stores each of them before it says that it has them."""
+
+CHUNK_BYTES: Final = 1024 * 1024
+LINES: Final = 3
+"""Messages on their way to one master at once: one less than a stock master has workers."""
+
+AWAY_SECONDS: Final = 60.0
+"""A master that is away for so long does not get its answers first: the active one does, with the jobs they are of."""
+
+PROMPT: Final = 1000
+"""Announcements and answers to probes that wait for one master."""
+
+REMEMBERED: Final = 1024
+"""Jobs whose definition is at hand."""
+
+PRUNE_SECONDS: Final = 3600.0
+NO_ANSWERS: Final = 2**62
+"""Beyond every sequence: answers have a cursor of their own."""
+
+
+@dataclass
+class _Line:
+    """A connected master."""
+
+    above: SaltAbove
+    cursor: Cursor
+    prompt: asyncio.Queue[ReturnsOfJob | tuple[str, Sequence[str]]]
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Whoever looks for the next items."""
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+    busy: int = 0
+    answered: asyncio.Event = field(default_factory=asyncio.Event)
+    """There was nothing left to answer when it was last looked for."""
+    posted: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def wake(self) -> None:
+        self.answered.clear()
+        self.posted.clear()
+        self.news.set()
+        # Each of its loops waits for the event as it was then.
+        self.news = asyncio.Event()
+
+
+@dataclass
+class _Chunk:
+    records: list[OutcomeRecord] = field(default_factory=list)
+    sequences: list[int] = field(default_factory=list)
+    size: int = 0
+
+    def full(self) -> bool:
+        return len(self.sequences) >= CHUNK or self.size >= CHUNK_BYTES
+
+
+class SaltSender(Part):
+    """Implements ``upstream.salt.ports.Feed`` over the spool, and ``Telling`` for what must not wait in it."""
+
+    name: ClassVar[str] = "salt-sender"
+
+    def __init__(
+        self,
+        *,
+        spool: Spool,
+        book: SaltBook,
+        reader: Reader,
+        metrics: Metrics,
+        clock: Clock,
+        gateway: str,
+        masters: Callable[[], Sequence[str]],
+        syndic_tags: bool = False,
+    ) -> None:
+        self._spool = spool
+        self._book = book
+        self._reader = reader
+        self._metrics = metrics
+        self._clock = clock
+        self._gateway = gateway
+        self._masters = masters
+        self._syndic_tags = syndic_tags
+        self._lines: dict[str, _Line] = {}
+        self._away_since: dict[str, float] = {}
+        self._active: str | None = None
+        self._claimed: set[int] = set()
+        self._posting = asyncio.Lock()
+        self._jobs: OrderedDict[str, Ordered | Job | None] = OrderedDict()
+        self._began = clock.monotonic()
+
+    async def open(self) -> None:
+        """Start to look for what is new."""
+        self._began = self._clock.monotonic()
+        self.spawn(self._spread(), "spread")
+        self.spawn(self._look_again(), "away")
+        self.spawn(self._prune(), "prune")
+
+    # --- Feed ------------------------------------------------------------------------------------------------------
+
+    async def run(self, above: SaltAbove, master: str) -> None:
+        """Tell this master, until cancelled. Raises ``Unanswered`` and ``Refused``."""
+        newest = await self._spool.newest("returns")
+        line = _Line(above, Cursor("returns", newest), asyncio.Queue(PROMPT))
+        self._lines[master] = line
+        self._away_since.pop(master, None)
+        try:
+            for jid, ids in await self._book.to_announce(master, self._clock.wall() - AWAY_SECONDS):
+                await above.announce(jid, ids)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._prompt(line), name=f"salt/{master}/prompt")
+                group.create_task(self._post(line, master), name=f"salt/{master}/post")
+                for number in range(LINES):
+                    group.create_task(self._answer(line, master), name=f"salt/{master}/answer-{number}")
+        except BaseExceptionGroup as group:
+            # What ended first is why; the others were cancelled for it.
+            first = group.exceptions[0]
+            if isinstance(first, StationFailed):
+                # Nothing was let go: it is told again, as when the master had not answered.
+                raise Unanswered("the store failed", found=str(first)) from first
+            raise first from None
+        finally:
+            if self._lines.get(master) is line:
+                del self._lines[master]
+                self._away_since[master] = self._clock.monotonic()
+
+    def active(self, master: str, active: bool) -> None:
+        """This master is the active one from now on, or is no more."""
+        if active:
+            self._active = master
+        elif self._active == master:
+            self._active = None
+        self._rewind()
+
+    async def emptied(self, master: str) -> None:
+        """Return when this master has confirmed all that is for it, or is not there."""
+        while (line := self._lines.get(master)) is not None:
+            if line.answered.is_set() and line.posted.is_set():
+                return
+            await line.answered.wait()
+            await line.posted.wait()
+
+    # --- Telling ---------------------------------------------------------------------------------------------------
+
+    def announce(self, master: str, jid: str, ids: Sequence[str]) -> None:
+        """Say whose answers to wait for. When the master is not there it is said as soon as it is, from the book."""
+        self._at_once(master, (jid, ids))
+
+    def tell(self, master: str, entry: ReturnsOfJob) -> None:
+        """An answer that nobody needs later."""
+        self._at_once(master, entry)
+
+    def _at_once(self, master: str, what: ReturnsOfJob | tuple[str, Sequence[str]]) -> None:
+        line = self._lines.get(master)
+        try:
+            if line is None:
+                raise asyncio.QueueFull
+            line.prompt.put_nowait(what)
+        except asyncio.QueueFull:
+            self._metrics.add("salt_prompt_dropped")
+
+    async def _prompt(self, line: _Line) -> None:
+        while True:
+            what = await line.prompt.get()
+            if isinstance(what, ReturnsOfJob):
+                await line.above.returns([what])
+            else:
+                await line.above.announce(*what)
+
+    # --- answers ---------------------------------------------------------------------------------------------------
+
+    async def _answer(self, line: _Line, master: str) -> None:
+        while True:
+            news = line.news
+            async with line.turn:
+                chunk = await self._next(line, master)
+                line.busy += bool(chunk.sequences)
+                if not chunk.sequences and not line.busy:
+                    line.answered.set()
+            if not chunk.sequences:
+                await news.wait()
+                continue
+            try:
+                still = await self._spool.waiting("returns", chunk.sequences)
+                told = await self._told({record.jid for record in chunk.records}, master)
+                if still == set(chunk.sequences) and chunk.records:
+                    await line.above.returns(entries(chunk.records, told))
+                    self._metrics.add("salt_answers_sent", len(chunk.records))
+                if still == set(chunk.sequences):
+                    await self._spool.confirm_items("returns", chunk.sequences, master)
+                else:
+                    # Somebody else was told some of it meanwhile: the rest is looked for again.
+                    line.cursor.rewind()
+            finally:
+                self._claimed.difference_update(chunk.sequences)
+                line.busy -= 1
+
+    async def _next(self, line: _Line, master: str) -> _Chunk:
+        """The next items for this master that nobody else is being told."""
+        chunk = _Chunk()
+        async for sequence, body in line.cursor.items(self._spool):
+            if sequence in self._claimed:
+                continue
+            item = self._read(body)
+            if not await self._is_for(item, master):
+                continue
+            self._claimed.add(sequence)
+            chunk.sequences.append(sequence)
+            chunk.size += len(body)
+            if isinstance(item, OutcomeRecord):
+                chunk.records.append(item)
+            if chunk.full():
+                break
+        return chunk
+
+    def _read(self, body: bytes) -> Item | None:
+        try:
+            item = decode_item(body)
+        except Refused as refusal:
+            # It was written by this program: it is let go, and said, so that nothing waits behind it for ever.
+            log.error("an item of the spool cannot be read and is let go reason=%s", refusal.reason)
+            self._metrics.add("salt_items_unreadable")
+            return None
+        if isinstance(item, JobDefinition):
+            with suppress(Refused):
+                job = decode_job(item.job)
+                if job.origin != ORIGIN:
+                    # The store may have let go of it by the time that its answers go up.
+                    self._remember(job.jid, job)
+        return item
+
+    async def _is_for(self, item: Item | None, master: str) -> bool:
+        if item is None:
+            return True
+        jid = decode_job(item.job).jid if isinstance(item, JobDefinition) else getattr(item, "jid", "")
+        job = await self._job(jid)
+        return self._owner(job.master if isinstance(job, Ordered) else None) == master
+
+    def _owner(self, orderer: str | None) -> str | None:
+        """Who is to be told of a job now; None while it has to wait."""
+        if orderer is None or orderer not in self._masters():
+            return self._active
+        if orderer in self._lines:
+            return orderer
+        away = self._clock.monotonic() - self._away_since.get(orderer, self._began)
+        return self._active if away >= AWAY_SECONDS else None
+
+    async def _told(self, jids: set[str], master: str) -> dict[str, Told]:
+        found = {}
+        for jid in jids:
+            match await self._job(jid):
+                case Ordered() as order:
+                    arg = order.load.get("arg", [])
+                    load = None if order.master == master else order.load
+                    found[jid] = Told(order.fun, arg if isinstance(arg, list) else [], load, order.master_id)
+                case Job() as job:
+                    load = load_of(public(job))
+                    found[jid] = Told(job.fun, load["arg"], load)
+                case None:
+                    found[jid] = Told("", (), {"jid": jid, "fun": "", "arg": [], "tgt": "*", "tgt_type": "glob"})
+        return found
+
+    async def _job(self, jid: str) -> Ordered | Job | None:
+        if jid in self._jobs:
+            self._jobs.move_to_end(jid)
+            return self._jobs[jid]
+        found: Ordered | Job | None = await self._book.get(jid)
+        if found is None:
+            rows = await self._reader.rows("SELECT body FROM jobs WHERE jid = ?", (jid,))
+            found = decode_job(bytes(rows[0][0])) if rows else None
+        self._remember(jid, found)
+        return found
+
+    def _remember(self, jid: str, job: Ordered | Job | None) -> None:
+        self._jobs[jid] = job
+        self._jobs.move_to_end(jid)
+        if len(self._jobs) > REMEMBERED:
+            self._jobs.popitem(last=False)
+
+    # --- events ----------------------------------------------------------------------------------------------------
+
+    async def _post(self, line: _Line, master: str) -> None:
+        """Events, telemetry and the audit go to the active master, in order, one batch after another."""
+        while True:
+            news = line.news
+            stream: Stream | None = None
+            if self._active == master:
+                async with self._posting:
+                    stream = await self._spool.next_stream({"returns": NO_ANSWERS})
+                    if stream is not None and self._active == master:
+                        await self._post_some(line, master, stream)
+            if stream is None:
+                line.posted.set()
+                await news.wait()
+
+    async def _post_some(self, line: _Line, master: str, stream: Stream) -> None:
+        rows = (await self._spool.read(stream, 0, CHUNK_BYTES))[:CHUNK]
+        events = []
+        for sequence, body in rows:
+            item = self._read(body)
+            if item is not None:
+                mark = f"{self._spool.epoch}/{stream}/{sequence}"
+                events += event(item, mark=mark, gateway=self._gateway, twice=self._syndic_tags)
+        if events:
+            await line.above.events(events)
+            self._metrics.add("salt_events_sent", len(events))
+        if rows:
+            await self._spool.confirm(stream, rows[-1][0], master)
+
+    # --- what wakes them -------------------------------------------------------------------------------------------
+
+    async def _spread(self) -> None:
+        while True:
+            await self._spool.changed.wait()
+            self._spool.changed.clear()
+            for line in list(self._lines.values()):
+                line.wake()
+
+    async def _look_again(self) -> None:
+        """When a master has been away for long enough, its answers go to the active one."""
+        passed: set[str] = set()
+        while True:
+            now = self._clock.monotonic()
+            due = {
+                master: self._away_since.get(master, self._began) + AWAY_SECONDS
+                for master in self._masters()
+                if master not in self._lines
+            }
+            over = {master for master, at in due.items() if at <= now}
+            if over - passed:
+                self._rewind()
+            passed = over
+            await asyncio.sleep(min([5.0, *(at - now for at in due.values() if at > now)]))
+
+    def _rewind(self) -> None:
+        for line in list(self._lines.values()):
+            line.cursor.rewind()
+            line.wake()
+
+    async def _prune(self) -> None:
+        while True:
+            try:
+                await self._book.prune(self._clock.wall())
+            except StationFailed as error:
+                log.error("old orders not pruned error=%s", error.found)
+            await asyncio.sleep(PRUNE_SECONDS)

@@ -1,0 +1,270 @@
+"""What a Salt master orders: once for each jid, what was granted to it and nothing else, and never met with silence."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from device_agent.protocol.messages import Hello, OutcomeRecord, decode_item
+from device_agent.protocol.outcomes import State
+from device_agent.trust.policy import SitePolicy
+from gateway.fleet.rehearsed import RehearsedFleet
+from gateway.jobs.open_jobs import OpenJob, Waiting
+from gateway.jobs.request import JobRequest
+from gateway.rooms import Rooms
+from gateway.salt.asked import JobTable
+from gateway.salt.book import SaltBook
+from gateway.salt.orders import SaltOrders
+from tests.peers.clock import HandClock
+from tests.peers.database import FIRST_JID, opened_rooms
+from tests.peers.salt_above import published
+from upstream.salt.ports import ReturnsOfJob
+
+MASTER = "192.0.2.9"
+JID = str(FIRST_JID)
+
+
+class Told:
+    """What was told at once."""
+
+    def __init__(self) -> None:
+        self.announced: list[tuple[str, str, list[str]]] = []
+        self.entries: list[ReturnsOfJob] = []
+
+    def announce(self, master: str, jid: str, ids: Sequence[str]) -> None:
+        self.announced.append((master, jid, list(ids)))
+
+    def tell(self, master: str, entry: ReturnsOfJob) -> None:
+        assert master == MASTER
+        self.entries.append(entry)
+
+    def values(self) -> dict[str, Any]:
+        return {device: answer.value for entry in self.entries for device, answer in entry.answers.items()}
+
+
+class Gate:
+    """A gateway below a Salt master, without the link."""
+
+    def __init__(self, rooms: Rooms, clock: HandClock) -> None:
+        self.rooms, self.told = rooms, Told()
+        self.book = SaltBook(rooms.writer, rooms.reader)
+        table = JobTable(site="lisbon", open_jobs=rooms.open_jobs, delivery=rooms.delivery, audit=rooms.audit)
+        self.orders = SaltOrders(
+            site="lisbon",
+            acceptance=rooms.acceptance,
+            registry=rooms.registry,
+            nodegroups=rooms.nodegroups,
+            book=self.book,
+            table=table,
+            audit=rooms.audit,
+            spool=rooms.spool,
+            writer=rooms.writer,
+            telling=self.told,
+            metrics=rooms.metrics,
+            clock=clock,
+        )
+
+    def hello(self, *names: str) -> None:
+        for name in names:
+            self.rooms.registry.hello("mqtt", name, Hello("0" * 16, "1", {"id": name, "os": "Debian"}))
+
+    def job(self) -> OpenJob:
+        """The one that was ordered."""
+        job = self.rooms.open_jobs.get(JID)
+        assert job is not None
+        return job
+
+    def waiting(self, device: str) -> Waiting:
+        return self.job().waiting[device]
+
+    def cancelled(self) -> bool:
+        return self.job().cancelled
+
+    async def outcomes(self) -> dict[str, OutcomeRecord]:
+        """The answers that wait in the spool."""
+        items = [decode_item(body) for _, body in await self.rooms.spool.read("returns", 0)]
+        return {item.id: item for item in items if isinstance(item, OutcomeRecord)}
+
+    async def audited(self) -> list[tuple[str, str, str, str]]:
+        return list(await self.rooms.reader.rows("SELECT user, door, action, verdict FROM audit ORDER BY id"))
+
+
+@pytest.fixture
+def clock() -> HandClock:
+    return HandClock()
+
+
+@asynccontextmanager
+async def opened(folder: Path, clock: HandClock, *granted: str) -> AsyncIterator[Gate]:
+    if not (folder / "root-lists").exists():
+        policy = SitePolicy(org={"salt": granted} if granted else {})
+        RehearsedFleet(folder / "fleet", clock).certify(folder, "lisbon", policy)
+    async with opened_rooms(folder, clock=clock, masters=True) as rooms:
+        yield Gate(rooms, clock)
+
+
+async def test_an_order_is_a_job_with_its_jid_announced_and_audited(tmp_path: Path, clock: HandClock) -> None:
+    async with opened(tmp_path, clock, "looks") as gate:
+        gate.hello("cam-1", "cam-2", "door")
+        await gate.orders.take(published(JID, tgt="cam-*"), MASTER)
+        job = gate.rooms.open_jobs.get(JID)
+        assert job is not None
+        assert (sorted(job.waiting), job.job.user, job.job.origin) == (["cam-1", "cam-2"], f"root@{MASTER}", "salt")
+        assert gate.told.announced == [(MASTER, JID, ["cam-1", "cam-2"])]
+        assert await gate.audited() == [(f"root@{MASTER}", "above", "run", "allow")]
+
+
+@pytest.mark.parametrize(
+    ("tgt", "kind"),
+    [
+        ("cam-1", "glob"),
+        (["cam-1", "cam-9"], "list"),
+        ("cam-[1]", "pcre"),
+        ("os:Debian", "grain"),
+        ("os|Debian", "grain"),
+        ("G@os:Debian and not door", "compound"),
+    ],
+)
+async def test_every_kind_of_target_is_resolved_here(tgt: Any, kind: str, tmp_path: Path, clock: HandClock) -> None:
+    async with opened(tmp_path, clock, "looks") as gate:
+        gate.hello("cam-1")
+        delimiter = "|" if tgt == "os|Debian" else ":"
+        await gate.orders.take(published(JID, tgt=tgt, tgt_type=kind, delimiter=delimiter), MASTER)
+        assert [ids for _, _, ids in gate.told.announced] == [["cam-1"]]
+        assert gate.rooms.open_jobs.get(JID) is not None
+
+
+async def test_whoever_is_not_meant_says_nothing(tmp_path: Path, clock: HandClock) -> None:
+    async with opened(tmp_path, clock, "looks") as gate:
+        gate.hello("cam-1")
+        await gate.orders.take(published(JID, tgt="lamp-*"), MASTER)
+        await gate.orders.take(published(JID, tgt=[], tgt_type="list"), MASTER)
+        assert not gate.told.announced
+        assert await gate.rooms.spool.pending() == 0
+
+
+async def test_a_jid_is_taken_once_from_whomever_it_comes_and_also_after_a_restart(
+    tmp_path: Path, clock: HandClock
+) -> None:
+    async with opened(tmp_path, clock, "looks") as gate:
+        gate.hello("cam-1")
+        await gate.orders.take(published(JID), MASTER)
+        await gate.orders.take(published(JID), "192.0.2.10")
+        await gate.orders.take(published(JID, "test.version"), MASTER)
+        assert gate.rooms.metrics.counters["salt_orders_repeated"] == 2
+    async with opened(tmp_path, clock) as gate:
+        gate.hello("cam-1")
+        await gate.orders.take(published(JID, "test.version"), MASTER)
+        assert gate.rooms.metrics.counters["salt_orders_repeated"] == 1
+        job = gate.rooms.open_jobs.get(JID)
+        assert job is not None
+        assert job.job.fun == "test.ping"
+
+
+async def test_an_order_from_long_ago_is_refused(tmp_path: Path, clock: HandClock) -> None:
+    async with opened(tmp_path, clock, "looks") as gate:
+        gate.hello("cam-1")
+        await gate.orders.take(published("20250101000000000000"), MASTER)
+        assert gate.rooms.metrics.refusals["salt", "old_jid"] == 1
+        assert not gate.told.announced
+
+
+async def test_what_was_not_granted_to_salt_is_answered_for_every_device(tmp_path: Path, clock: HandClock) -> None:
+    async with opened(tmp_path, clock, "looks") as gate:
+        gate.hello("cam-1", "cam-2")
+        await gate.orders.take(published(JID, "cmd.run", ["reboot"]), MASTER)
+        assert gate.rooms.open_jobs.get(JID) is None
+        found = await gate.outcomes()
+        assert sorted(found) == ["cam-1", "cam-2"]
+        assert found["cam-1"].outcome == "refused"
+        assert "--origin salt" in found["cam-1"].why
+        assert "cmd.run" in found["cam-1"].why
+        assert gate.told.announced == [(MASTER, JID, ["cam-1", "cam-2"])]
+        assert await gate.audited() == [(f"root@{MASTER}", "salt", "run", "deny")]
+        await gate.orders.take(published(JID, "cmd.run", ["reboot"]), MASTER)
+        assert len(await gate.outcomes()) == 2, "once for each jid"
+
+
+@pytest.mark.parametrize(
+    ("order", "says"),
+    [
+        (published(JID, fun=["test.ping", "test.version"], arg=[[], []]), "one function"),
+        (published(JID, "nonsense"), "cannot be sent"),
+        (published(JID, ret="mysql"), "returner"),
+    ],
+)
+async def test_what_cannot_be_done_is_answered_with_the_reason(
+    order: Any, says: str, tmp_path: Path, clock: HandClock
+) -> None:
+    async with opened(tmp_path, clock, "looks") as gate:
+        gate.hello("cam-1")
+        await gate.orders.take(order, MASTER)
+        found = await gate.outcomes()
+        assert says in found["cam-1"].why
+
+
+async def test_a_jid_of_another_shape_is_answered_at_once(tmp_path: Path, clock: HandClock) -> None:
+    async with opened(tmp_path, clock, "looks") as gate:
+        gate.hello("cam-1")
+        await gate.orders.take(published(f"{JID}_4711"), MASTER)
+        assert "unique_jid" in gate.told.values()["cam-1"]
+
+
+async def test_what_the_caller_may_is_enforced_for_each_device(tmp_path: Path, clock: HandClock) -> None:
+    async with opened(tmp_path, clock, "looks") as gate:
+        gate.hello("cam-1", "door")
+        await gate.orders.take(published(JID, auth_list=[{"cam-*": ["test.*"]}]), MASTER)
+        job = gate.rooms.open_jobs.get(JID)
+        assert job is not None
+        assert list(job.waiting) == ["cam-1"]
+        found = await gate.outcomes()
+        assert list(found) == ["door"]
+        assert found["door"].outcome == "refused"
+
+
+async def test_salt_asks_whether_a_job_runs_and_the_devices_are_left_alone(tmp_path: Path, clock: HandClock) -> None:
+    async with opened(tmp_path, clock, "looks") as gate:
+        gate.hello("cam-1", "cam-2")
+        await gate.orders.take(published(JID), MASTER)
+        job = gate.rooms.open_jobs.get(JID)
+        assert job is not None
+        job.waiting["cam-1"].state = State.RUNNING
+        del job.waiting["cam-2"]
+        probe = published(str(FIRST_JID + 1), "saltutil.find_job", [JID], tgt=["cam-1", "cam-2"], tgt_type="list")
+        await gate.orders.take(probe, MASTER)
+        values = gate.told.values()
+        assert (values["cam-1"]["jid"], values["cam-1"]["fun"], values["cam-2"]) == (JID, "test.ping", {})
+        assert gate.rooms.open_jobs.get(probe.jid) is None
+
+
+async def test_a_job_that_has_not_started_is_cancelled_and_one_that_runs_is_for_its_device(
+    tmp_path: Path, clock: HandClock
+) -> None:
+    async with opened(tmp_path, clock, "looks") as gate:
+        gate.hello("cam-1")
+        await gate.orders.take(published(JID), MASTER)
+        gate.waiting("cam-1").state = State.RUNNING
+        await gate.orders.take(published(str(FIRST_JID + 1), "saltutil.kill_job", [JID]), MASTER)
+        assert "saltutil.kill_job" in (await gate.outcomes())["cam-1"].why, "which was not granted"
+        assert not gate.cancelled()
+        gate.waiting("cam-1").state = State.QUEUED
+        await gate.orders.take(published(str(FIRST_JID + 2), "saltutil.term_job", [JID]), MASTER)
+        assert gate.cancelled()
+        assert "cancelled" in gate.told.values()["cam-1"]
+        assert (f"root@{MASTER}", "salt", "cancel", "allow") in await gate.audited()
+
+
+async def test_salt_does_not_cancel_what_the_site_ordered_itself(tmp_path: Path, clock: HandClock) -> None:
+    async with opened(tmp_path, clock, "looks") as gate:
+        gate.hello("cam-1")
+        jid = await gate.rooms.acceptance.submit(JobRequest(tgt="cam-1", fun="test.ping"), "ops")
+        job = gate.rooms.open_jobs.get(jid)
+        assert job is not None
+        job.waiting["cam-1"].state = State.QUEUED
+        await gate.orders.take(published(JID, "saltutil.kill_job", [jid]), MASTER)
+        assert not job.cancelled
+        assert "refused" in gate.told.values()["cam-1"]

@@ -1,0 +1,190 @@
+"""What waits in the spool reaches the Salt master that it is for: once, the newest first, and nothing stays unnamed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from device_agent.protocol.messages import Close, Event, JobDefinition, OutcomeRecord, encode
+from device_agent.protocol.outcomes import Outcome
+from device_agent.questions import Unanswered
+from gateway.audit.book import Deed
+from gateway.rooms import Rooms
+from gateway.salt.book import SaltBook
+from gateway.salt.sender import AWAY_SECONDS, SaltSender
+from tests.peers.clock import HandClock
+from tests.peers.database import FIRST_JID, a_job, opened_rooms
+from tests.peers.salt_above import SaltAboveDouble, published
+from tests.peers.waiting import until
+
+ONE, TWO = "192.0.2.1", "192.0.2.2"
+
+
+class Gate:
+    """A store with orders and answers, and a sender."""
+
+    def __init__(self, rooms: Rooms, clock: HandClock) -> None:
+        self.rooms, self.clock = rooms, clock
+        self.book = SaltBook(rooms.writer, rooms.reader)
+        self.sender = self.another()
+
+    def another(self) -> SaltSender:
+        return SaltSender(
+            spool=self.rooms.spool,
+            book=self.book,
+            reader=self.rooms.reader,
+            metrics=self.rooms.metrics,
+            clock=self.clock,
+            gateway="lisbon",
+            masters=lambda: [ONE, TWO],
+        )
+
+    async def ordered(self, number: int, master: str) -> str:
+        """A job that a master ordered."""
+        jid = str(FIRST_JID + number)
+        order = published(jid, "test.echo", ["hello"], master_id=f"id of {master}")
+        await self.rooms.writer.commit([self.book.adding(order, "test.echo", master, ["cam-1"], self.clock.wall())])
+        return jid
+
+    async def answered(self, jid: str, *devices: str) -> None:
+        records = [
+            OutcomeRecord(
+                jid=jid, site="lisbon", id=device, fun="test.echo", outcome=Outcome.OK, value="hello", ended=1.0
+            )
+            for device in devices
+        ]
+        await self.rooms.writer.commit(self.rooms.spool.adding([*records, Close(jid=jid, site="lisbon", counts={})]))
+        self.rooms.spool.added()
+
+    async def emptied(self) -> bool:
+        return await self.rooms.spool.pending() == 0
+
+    async def ledger(self) -> tuple[int, int]:
+        """Of the answers: how many were accepted, and how many are delivered."""
+        (entry,) = [entry for entry in await self.rooms.spool.entries() if entry.name == "returns"]
+        return entry.accepted, entry.delivered
+
+
+@pytest.fixture
+def clock() -> HandClock:
+    return HandClock()
+
+
+@pytest.fixture
+async def gate(tmp_path: Path, clock: HandClock) -> AsyncIterator[Gate]:
+    async with opened_rooms(tmp_path, clock=clock, masters=True) as rooms:
+        found = Gate(rooms, clock)
+        async with found.sender:
+            yield found
+
+
+async def test_answers_go_to_whoever_ordered_and_the_rest_to_the_active_master(gate: Gate) -> None:
+    of_one, of_two = await gate.ordered(1, ONE), await gate.ordered(2, TWO)
+    job = a_job(3, user="ops", arg=["x"], kwarg={"y": 1})
+    await gate.rooms.writer.commit(gate.rooms.spool.adding([JobDefinition(encode(job), "lisbon")]))
+    for jid in (of_one, of_two, job.jid):
+        await gate.answered(jid, "cam-1", "cam-2")
+    one, two = SaltAboveDouble(), SaltAboveDouble()
+    gate.sender.active(TWO, True)
+    async with one.linked(gate.sender, ONE), two.linked(gate.sender, TWO):
+        await until(gate.emptied, what="everything to be confirmed")
+    assert one.answers() == [(of_one, "cam-1"), (of_one, "cam-2")]
+    assert two.answers() == [(jid, name) for jid in (of_two, job.jid) for name in ("cam-1", "cam-2")]
+    (entry,) = one.told
+    assert (entry.fun, entry.load, entry.master_id) == ("test.echo", {}, f"id of {ONE}")
+    assert entry.answers["cam-1"].value == "hello"
+    assert entry.answers["cam-1"].fun_args == ["hello"]
+    local = next(entry for entry in two.told if entry.jid == job.jid)
+    assert local.load["arg"] == ["x", {"y": 1, "__kwarg__": True}]
+    accepted, delivered = await gate.ledger()
+    assert accepted == delivered == 10
+
+
+async def test_a_master_that_is_away_gets_its_answers_later_and_after_a_minute_the_active_one_does(gate: Gate) -> None:
+    jid = await gate.ordered(1, ONE)
+    await gate.answered(jid, "cam-1")
+    one, two = SaltAboveDouble(), SaltAboveDouble()
+    gate.sender.active(TWO, True)
+    async with two.linked(gate.sender, TWO):
+        await gate.answered(await gate.ordered(2, TWO), "cam-1")
+        await until(two.answers)
+        assert not [entry for entry in two.told if entry.jid == jid], "the one that ordered it may come back"
+        async with one.linked(gate.sender, ONE):
+            await until(one.answers)
+        await gate.answered(jid, "cam-2")
+        gate.clock.move(AWAY_SECONDS + 1.0)
+        gate.sender.active(TWO, True)
+        await until(gate.emptied)
+    assert one.answers() == [(jid, "cam-1")]
+    (entry,) = [entry for entry in two.told if entry.jid == jid]
+    assert list(entry.answers) == ["cam-2"]
+    assert entry.load["fun"] == "test.echo", "so that it is in the job cache there"
+
+
+async def test_what_no_master_confirmed_is_told_again_and_nothing_is_told_twice_that_was(gate: Gate) -> None:
+    jid = await gate.ordered(1, ONE)
+    names = [f"cam-{number:03}" for number in range(250)]
+    await gate.answered(jid, *names)
+    deaf = SaltAboveDouble()
+    deaf.deaf = True
+    with pytest.raises(Unanswered):
+        await gate.sender.run(deaf, ONE)
+    assert deaf.told
+    one = SaltAboveDouble()
+    async with one.linked(gate.sender, ONE):
+        await until(gate.emptied)
+    assert one.answers() == [(jid, name) for name in names]
+    assert all(len(entry.answers) <= 100 for entry in one.told)
+
+
+async def test_what_is_fresh_goes_before_what_waited(gate: Gate) -> None:
+    old = await gate.ordered(1, ONE)
+    await gate.answered(old, *(f"cam-{number:04}" for number in range(1500)))
+    one, fresh = SaltAboveDouble(), await gate.ordered(2, ONE)
+    async with one.linked(gate.sender, ONE):
+        await until(lambda: one.told)
+        await gate.answered(fresh, "cam-fresh")
+        await until(gate.emptied)
+    places = [entry.jid for entry in one.told]
+    assert places.index(fresh) < len(places) - 1
+    assert len(one.answers()) == 1501
+
+
+async def test_open_orders_are_announced_again_at_the_next_connect(gate: Gate) -> None:
+    jid = await gate.ordered(1, ONE)
+    one = SaltAboveDouble()
+    async with one.linked(gate.sender, ONE):
+        await until(lambda: one.announced)
+        gate.sender.announce(ONE, "20261121031500000009", ["cam-7"])
+        await until(lambda: len(one.announced) == 2)
+    assert one.announced[0] == (jid, ["cam-1"])
+    gate.sender.announce(ONE, jid, ["cam-1"])
+    assert gate.rooms.metrics.counters["salt_prompt_dropped"] == 1
+
+
+async def test_events_and_the_audit_go_to_the_active_master_under_tags_that_it_takes(gate: Gate) -> None:
+    for tag in ("site/door/open", "salt/key", "salt/job/20261121031500000001/ret/cam-1", "telemetry/cam-1"):
+        event = Event(tag=tag, data={"tag": tag}, stamp=1.0, site="lisbon")
+        await gate.rooms.writer.commit(gate.rooms.spool.adding([event]))
+    await gate.rooms.audit.write([Deed(user="ops", door="socket", action="run", subject="*", verdict="allow")])
+    one, two = SaltAboveDouble(), SaltAboveDouble()
+    async with one.linked(gate.sender, ONE), two.linked(gate.sender, TWO):
+        gate.sender.active(ONE, True)
+        gate.rooms.spool.added()
+        await until(gate.emptied)
+        async with asyncio.timeout(40):
+            await gate.sender.emptied(ONE)
+    assert not two.posted
+    found = dict(one.posted)
+    assert set(found) == {
+        "site/door/open",
+        "outstation/lisbon/salt/key",
+        "outstation/lisbon/salt/job/20261121031500000001/ret/cam-1",
+        "telemetry/cam-1",
+        "outstation/audit/lisbon",
+    }
+    marks = [data["outstation"]["event"] for data in found.values()]
+    assert len(set(marks)) == len(marks)

@@ -1,0 +1,66 @@
+"""A Salt master's end of a link, in memory: what it is told, and whether it says that it has it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from device_agent.questions import Unanswered
+from gateway.salt.sender import SaltSender
+from upstream.salt.order import SaltOrder, read_order
+from upstream.salt.ports import ReturnsOfJob
+
+
+class SaltAboveDouble:
+    """Implements ``SaltAbove``. ``deaf`` takes what it is told and never answers."""
+
+    def __init__(self) -> None:
+        self.announced: list[tuple[str, list[str]]] = []
+        self.told: list[ReturnsOfJob] = []
+        self.posted: list[tuple[str, Mapping[str, Any]]] = []
+        self.deaf = False
+
+    async def announce(self, jid: str, ids: Sequence[str]) -> None:
+        self.announced.append((jid, list(ids)))
+
+    async def returns(self, entries: Sequence[ReturnsOfJob]) -> None:
+        self.told += entries
+        await self._answer()
+
+    async def events(self, events: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
+        self.posted += events
+        await self._answer()
+
+    async def request(self, cmd: str, fields: Mapping[str, Any], *, patience: float) -> Any:
+        raise Unanswered(f"{cmd} {fields} {patience}")
+
+    async def pillar(self, grains: Mapping[str, Any], *, patience: float, **fields: Any) -> dict[str, Any]:
+        raise Unanswered(f"{grains} {fields} {patience}")
+
+    async def _answer(self) -> None:
+        # As a message on its way: the others of this link get their turn.
+        await asyncio.sleep(0)
+        if self.deaf:
+            raise Unanswered("the master does not answer")
+
+    def answers(self) -> list[tuple[str, str]]:
+        """The answers it was told: jid and device, each as often as it came."""
+        return sorted((entry.jid, device) for entry in self.told for device in entry.answers)
+
+    @asynccontextmanager
+    async def linked(self, sender: SaltSender, master: str) -> AsyncIterator[SaltAboveDouble]:
+        """Connected under this name."""
+        async with asyncio.TaskGroup() as group:
+            running = group.create_task(sender.run(self, master))
+            try:
+                yield self
+            finally:
+                running.cancel()
+
+
+def published(jid: str, fun: str | list[str] = "test.ping", arg: Sequence[Any] = (), **more: Any) -> SaltOrder:
+    """A job as a master publishes it, for every device."""
+    load = {"jid": jid, "fun": fun, "arg": list(arg), "tgt": "*", "tgt_type": "glob", "user": "root", "ret": "", **more}
+    return read_order(load)

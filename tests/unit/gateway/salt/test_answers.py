@@ -1,0 +1,63 @@
+"""What a Salt master is told of each outcome, and under which tags events go on its bus."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from device_agent.protocol.messages import Close, Event, OutcomeRecord
+from device_agent.protocol.outcomes import Outcome
+from gateway.salt.answers import Told, answer, entries, event, own_tag
+from tests.peers.database import FIRST_JID
+
+JID = str(FIRST_JID)
+
+
+def record(outcome: Outcome, **more: Any) -> OutcomeRecord:
+    given = {"site": "lisbon", "id": "cam-1", "fun": "test.echo", **more}
+    return OutcomeRecord(jid=JID, outcome=outcome, ended=1.0, **given)
+
+
+def test_what_ran_is_told_as_it_returned() -> None:
+    good = answer(record(Outcome.OK, value={"a": [1]}), ["x"])
+    assert (good.value, good.retcode, good.success, good.fun_args) == ({"a": [1]}, 0, True, ["x"])
+    bad = answer(record(Outcome.FAILED, value="no such file", retcode=2))
+    assert (bad.value, bad.retcode, bad.success) == ("no such file", 2, False)
+    empty = answer(record(Outcome.FAILED, why="it raised KeyError"))
+    assert (empty.value, empty.retcode, empty.success) == ("it raised KeyError", 1, False)
+
+
+@pytest.mark.parametrize("outcome", [outcome for outcome in Outcome if outcome not in (Outcome.OK, Outcome.FAILED)])
+def test_what_did_not_run_says_so_in_words_and_is_no_success(outcome: Outcome) -> None:
+    told = answer(record(outcome, why="because"))
+    assert told.value.startswith(outcome.value.replace("_", " ").split()[0]) or outcome is Outcome.SITE_DARK
+    assert told.value.endswith("because")
+    assert not told.success
+    assert told.retcode
+
+
+def test_devices_of_one_name_at_two_sites_are_both_told() -> None:
+    both = [record(Outcome.OK, value=site, site=site) for site in ("lisbon", "porto")]
+    found = entries(both, {JID: Told("test.echo")})
+    assert [entry.answers["cam-1"].value for entry in found] == ["lisbon", "porto"]
+
+
+def test_a_tag_that_a_master_keeps_for_itself_goes_under_the_name_of_the_site() -> None:
+    for tag in ("salt/key", f"salt/job/{JID}/ret/cam-1", f"salt/job/{JID}/new", "salt/run/1/new", "salt/cluster/x"):
+        assert own_tag(tag, "lisbon") == f"outstation/lisbon/{tag}"
+    for tag in ("salt/minion/cam-1/start", "salt/beacon/cam-1/load/", "site/door", f"salt/job/{JID}/prog/cam-1/1"):
+        assert own_tag(tag, "lisbon") == tag
+
+
+def test_an_event_names_itself_and_goes_twice_where_it_is_asked_for() -> None:
+    item = Event(tag="site/door", data={"open": True}, stamp=5.0, site="lisbon")
+    ((tag, data),) = event(item, mark="e/events/1", gateway="lisbon", twice=False)
+    assert (tag, data["open"], data["outstation"]) == (
+        "site/door",
+        True,
+        {"event": "e/events/1", "site": "lisbon", "at": 5.0},
+    )
+    tags = [tag for tag, _ in event(item, mark="e/events/1", gateway="lisbon", twice=True)]
+    assert tags == ["site/door", "syndic/lisbon/site/door"]
+    assert event(Close(jid=JID, site="lisbon", counts={}), mark="", gateway="lisbon", twice=False) == []
