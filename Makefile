@@ -17,7 +17,7 @@ ARCH ?= amd64
 VERSION ?=
 FAST ?=
 
-.PHONY: help setup demo test check format unit bench bench-agent bench-peers flakes fuzz chaos deb wheels appliance clean
+.PHONY: help setup demo test check format unit bench bench-agent bench-peers flakes fuzz chaos deb wheels appliance salt clean
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 
@@ -74,6 +74,9 @@ appliance: setup ## boot machines and try the packages on them: about 15 minutes
 	@packaging/appliance-packages
 	@$(MAKE) -s deb FAST=1 && $(MAKE) -s deb FAST=1 VERSION=0.0.1
 	@OUTSTATION_APPLIANCE=1 $(BIN)/pytest tests/appliance $(PYTEST_ARGS)
+
+salt: setup ## stock Salt masters of three releases above a gateway: 15 minutes and 700 MB, as root (PYTEST_ARGS="-k 3008")
+	@OUTSTATION_SALT=long $(BIN)/pytest tests/salt $(PYTEST_ARGS)
 
 deb: ## build the Debian packages into dist/ (ARCH=arm64; for tests FAST=1, and VERSION=0.0.9 for another version)
 	@OUTSTATION_DEB_FAST=$(FAST) packaging/make-deb $(ARCH) dist $(VERSION)

@@ -17,7 +17,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
-HEAVY = ("tests/system/", "tests/attacks/", "tests/promises/")
+HEAVY = ("tests/system/", "tests/attacks/", "tests/promises/", "tests/salt/")
 """Each of these starts whole systems: one at a time, while the others run beside them."""
 
 
