@@ -6,6 +6,7 @@ import pytest
 
 from tests.peers.appliance import BROKER, GATEWAY, MASTER, PREVIOUS, Site, install, make_site, packages
 from tests.peers.machines import Machine, TestBed
+from tests.peers.upgrading import GUARD
 
 DEVICES = 50
 EVENTS = 20
@@ -62,6 +63,22 @@ async def test_upgraded_downgraded_and_reinstalled_it_keeps_all_it_has(bed: Test
     await site.ended(await site.job("test.ping"))
 
 
+async def nothing_is_left(machine: Machine, before: set[str], broker: dict[str, str]) -> None:
+    """Of the package on a machine that had these files and this broker before it came."""
+    left = await files(machine) - before
+    assert left <= {f"{path}-" for path in OWN_USER}, sorted(left)
+    assert "outstation" not in await machine.said("ls", "/run")
+    assert await machine.sh("pgrep --count --uid outstation", check=False) == "0"
+    assert await machine.sh("pgrep --count --full '[/]usr/lib/outstation'", check=False) == "0"
+    for kind in ("units", "timers"):
+        assert await machine.said("systemctl", f"list-{kind}", "--all", "--plain", "--no-legend", "outstation*") == ""
+    assert await machine.sh("systemctl list-unit-files --no-legend 'outstation*'", check=False) == ""
+    assert await machine.said("dpkg", "--audit") == ""
+    assert await machine.sh("grep -c '^Package: outstation' /var/lib/dpkg/status", check=False) == "0"
+    after = await machine.show("mosquitto.service")
+    assert (after["MainPID"], after["ActiveState"]) == (broker["MainPID"], "active")
+
+
 @pytest.mark.short
 async def test_installed_from_its_file_alone_and_purged_nothing_is_left(bed: TestBed) -> None:
     machine = await bed.machine("gateway")
@@ -72,11 +89,18 @@ async def test_installed_from_its_file_alone_and_purged_nothing_is_left(bed: Tes
     made = await files(machine) - before
     assert any(path.startswith("/var/lib/outstation/") for path in made)
     await machine.run("apt-get", "purge", "--yes", "--quiet", "outstation")
-    left = await files(machine) - before
-    assert left <= {f"{path}-" for path in OWN_USER}, sorted(left)
-    assert "outstation" not in await machine.said("ls", "/run")
-    assert await machine.sh("pgrep --count --uid outstation", check=False) == "0"
-    assert await machine.said("systemctl", "list-units", "--all", "--plain", "--no-legend", "outstation*") == ""
-    assert await machine.said("dpkg", "--audit") == ""
-    after = await machine.show("mosquitto.service")
-    assert (after["MainPID"], after["ActiveState"]) == (broker["MainPID"], "active")
+    await nothing_is_left(machine, before, broker)
+
+
+async def test_purged_while_the_guard_of_an_upgrade_is_at_work_nothing_is_left(bed: TestBed) -> None:
+    machine = await bed.machine("gateway")
+    before = await files(machine)
+    broker = await machine.show("mosquitto.service")
+    for package in packages():
+        await install(machine, package)
+    guard = await machine.show(GUARD)
+    assert (guard["ActiveState"], guard["SubState"]) == ("active", "running")
+    assert b'"watching"' in await machine.read("/var/cache/outstation/upgrade.json")
+    assert guard["MainPID"] in (await machine.said("pgrep", "--full", "gateway.upgrade.guard")).split()
+    await machine.run("apt-get", "purge", "--yes", "--quiet", "outstation")
+    await nothing_is_left(machine, before, broker)
