@@ -85,6 +85,7 @@ AT_REST: Final[list[Callable[[Box], list[Finding]]]] = [
     trust.at_rest,
     certificates.at_rest,
     uplink.at_rest,
+    upgrade.at_rest,
     versions.at_rest,
 ]
 """Of one that does not: from its settings, its files and the machine."""

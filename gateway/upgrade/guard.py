@@ -18,8 +18,9 @@ from typing import Final, Protocol
 
 from device_agent.clock import Clock
 from gateway.upgrade import machine
-from gateway.upgrade.judging import Limits, Seen, Unit, Watch, step
-from gateway.upgrade.record import FOLDER, PREVIOUS, Record, read, write
+from gateway.upgrade.judging import INSTALLED, Limits, Seen, Unit, Watch, step
+from gateway.upgrade.record import FOLDER, PREVIOUS, UNDER_WAY, Record, read, write
+from gateway.upgrade.repack import NotKept
 
 log = logging.getLogger("outstation.upgrade")
 
@@ -42,6 +43,12 @@ class Machine(Protocol):
 
     def put_back(self, file: Path) -> tuple[bool, str]:
         """Install a kept package."""
+
+    def set_up(self) -> tuple[bool, str]:
+        """Finish what dpkg has unpacked."""
+
+    def pack(self, file: Path) -> None:
+        """Keep the package that is installed. Raises ``NotKept``."""
 
     def start(self, units: Sequence[str]) -> None:
         """Start units anew."""
@@ -66,7 +73,7 @@ class Guard:
     def run(self) -> Record | None:
         """Judge the upgrade that waits for it, and act; what became of it, None when none waits."""
         record = read(self.folder)
-        if record is None or record.state not in ("watching", "rolling_back"):
+        if record is None or record.state not in UNDER_WAY:
             return record
         if record.state == "rolling_back":
             return self._roll_back(record)
@@ -86,6 +93,12 @@ class Guard:
             if verdict.todo == "wait":
                 self.pause(LOOK_SECONDS)
                 continue
+            if verdict.todo == "set_up":
+                log.warning("%s; setting it up", verdict.why)
+                self.machine.set_up()
+                continue
+            if verdict.todo == "mend":
+                return self._mend(record, verdict.why)
             record = replace(record, after=version or record.after)
             if verdict.todo == "roll_back":
                 return self._roll_back(record.now("rolling_back", self.clock.wall(), verdict.why))
@@ -95,25 +108,15 @@ class Guard:
 
     def _roll_back(self, record: Record) -> Record:
         """Put the package before back. Never begun a third time: what cannot be put back is told."""
-        kept = self.folder / PREVIOUS
-        _, version = self.machine.package()
-        if version != record.before:
-            if not kept.is_file():
-                return self._ended(record.now("failed", self.clock.wall(), f"{record.reason}; {kept} is gone"))
-            if record.attempts >= MOST_ATTEMPTS:
-                why = f"{record.reason}; putting {record.before} back was cut short {record.attempts} times"
-                return self._ended(record.now("failed", self.clock.wall(), why))
+        if self.machine.package() != (INSTALLED, record.before):
+            if failed := self._cannot_begin(record):
+                return self._ended(record.now("failed", self.clock.wall(), f"{record.reason}; {failed}"))
             record = replace(record, attempts=record.attempts + 1)
             # On disk before anything is done: whoever starts on it knows that this is the way back.
             write(self.folder, record)
             log.error("%s is not healthy: %s; putting %s back", record.after, record.reason, record.before)
-            self._wait(lambda: not self.machine.is_busy(), self.limits.package)
-            put, said = self.machine.put_back(kept)
-            _, version = self.machine.package()
-            if not put or version != record.before:
-                self.machine.start(record.units)
-                why = f"{record.reason}; {record.before} could not be put back: {said}"
-                return self._ended(record.now("failed", self.clock.wall(), why))
+            if failed := self._put_back(record):
+                return self._ended(record.now("failed", self.clock.wall(), f"{record.reason}; {failed}"))
         try:
             self.machine.turn_away(record.after)
         except OSError as error:
@@ -125,6 +128,41 @@ class Guard:
         )
         why = record.reason if serves else f"{record.reason}; {record.before} is back and does not run either"
         return self._ended(record.rolled_back(self.clock.wall(), why))
+
+    def _mend(self, record: Record, why: str) -> Record:
+        """The machine went down before the new version was unpacked: make the one before whole. Nobody is to blame."""
+        failed = self._cannot_begin(record)
+        if not failed:
+            record = replace(record, attempts=record.attempts + 1)
+            write(self.folder, record)
+            log.warning("%s; making %s whole again", why, record.before)
+            try:
+                if record.state == "keeping":
+                    self.machine.pack(self.folder / PREVIOUS)
+                failed = self._put_back(record)
+            except NotKept as error:
+                failed = f"{record.before} cannot be packed: {error}"
+        if failed:
+            return self._ended(record.now("failed", self.clock.wall(), f"{why}; {failed}"))
+        self.machine.start(record.units)
+        return self._ended(record.now("withdrawn", self.clock.wall(), f"{why}; {record.before} is whole again"))
+
+    def _cannot_begin(self, record: Record) -> str:
+        """Why there is no way back any more; empty when there is."""
+        if record.state != "keeping" and not (self.folder / PREVIOUS).is_file():
+            return f"{self.folder / PREVIOUS} is gone"
+        if record.attempts >= MOST_ATTEMPTS:
+            return f"putting {record.before} back was cut short {record.attempts} times"
+        return ""
+
+    def _put_back(self, record: Record) -> str:
+        """Put the kept package in its place; empty when it is whole then, or what went wrong."""
+        self._wait(lambda: not self.machine.is_busy(), self.limits.package)
+        put, said = self.machine.put_back(self.folder / PREVIOUS)
+        if put and self.machine.package() == (INSTALLED, record.before):
+            return ""
+        self.machine.start(record.units)
+        return f"{record.before} could not be put back: {said}"
 
     def _ended(self, record: Record) -> Record:
         write(self.folder, record)

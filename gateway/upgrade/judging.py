@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
-Todo = Literal["wait", "healthy", "roll_back", "withdraw"]
+Todo = Literal["wait", "set_up", "mend", "healthy", "roll_back", "withdraw"]
+
+INSTALLED: Final = "install ok installed"
+"""What dpkg says of a package that is whole."""
 
 LOCAL_CHECKS: Final = ("store", "broker", "permissions")
 """Checks whose errors are this machine's own. An uplink that is down says nothing of a version."""
@@ -67,6 +70,8 @@ class Watch:
     pids: Mapping[str, int] = field(default_factory=dict)
     ran: frozenset[str] = frozenset()
     against: int = 0
+    set_up: bool = False
+    """Setting the package up was tried once more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +90,8 @@ def step(watch: Watch, seen: Seen, limits: Limits) -> tuple[Watch, Verdict]:
     unsettled = _package(watch, seen, limits)
     if unsettled is not None:
         counts = not seen.busy or seen.at - watch.begun >= limits.package
-        return replace(watch, against=watch.against + counts, steady_since=None), unsettled
+        tried = watch.set_up or unsettled.todo == "set_up"
+        return replace(watch, against=watch.against + counts, steady_since=None, set_up=tried), unsettled
     if watch.version != seen.version or watch.ready is None:
         restarts = {name: unit.restarts for name, unit in seen.units.items()}
         watch = replace(
@@ -123,7 +129,7 @@ def step(watch: Watch, seen: Seen, limits: Limits) -> tuple[Watch, Verdict]:
 
 def _package(watch: Watch, seen: Seen, limits: Limits) -> Verdict | None:
     """What is to be done as long as the package itself is not settled; None once it is."""
-    installed = seen.status == "install ok installed"
+    installed = seen.status == INSTALLED
     if installed and seen.version != watch.before:
         return None
     if seen.busy and seen.at - watch.begun < limits.package:
@@ -135,7 +141,16 @@ def _package(watch: Watch, seen: Seen, limits: Limits) -> Verdict | None:
         return Verdict("withdraw", "the version that ran before is installed: it was never replaced")
     if not seen.status or seen.status.startswith(("deinstall", "purge")):
         return Verdict("withdraw", "the package was removed")
+    if is_cut_short(seen.status):
+        return Verdict("mend", f"{seen.version} was being replaced when that was cut short")
+    if not watch.set_up:
+        return Verdict("set_up", f"dpkg says {seen.status!r}")
     return Verdict("roll_back", f"the package could not be set up: dpkg says {seen.status!r}")
+
+
+def is_cut_short(status: str) -> bool:
+    """Whether dpkg stopped before all files were there, and takes nothing but the whole package again."""
+    return " reinstreq " in status or status.endswith("half-installed")
 
 
 def _wrong(watch: Watch, name: str, unit: Unit) -> str:

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from device_agent.clock import Clock
 from gateway.upgrade import machine, repack
 from gateway.upgrade.judging import Unit
-from gateway.upgrade.record import FOLDER, PREVIOUS, Record, read, write
+from gateway.upgrade.record import FILE_NAME, FOLDER, PREVIOUS, UNDER_WAY, Record, read, write
 
 GUARD: Final = "outstation-upgrade-guard.service"
 
@@ -50,7 +50,7 @@ def keep(
         return ""
     if last is not None and (last.state, last.after, last.before) == ("watching", current, coming):
         return f"{coming} comes back by hand, before {current} was found healthy"
-    judged = last is None or last.state not in ("watching", "rolling_back") or last.after != current
+    judged = last is None or last.state not in UNDER_WAY or last.after != current
     if last is not None and not judged:
         # The one that is replaced was not found healthy yet: the way back stays the one before it.
         units, errors, before = last.units, last.errors, last.before
@@ -60,19 +60,10 @@ def keep(
         units = tuple(name for name, unit in running.items() if unit.runs)
         errors = tuple(sorted({check for unit in running.values() for check in unit.errors}))
         before = current
-        try:
-            folder.mkdir(mode=0o755, parents=True, exist_ok=True)
-            pack(machine.PACKAGE, folder / PREVIOUS)
-        except (repack.NotKept, OSError) as error:
-            # What is kept of an older one is no way back from here.
-            (folder / PREVIOUS).unlink(missing_ok=True)
-            return f"{current} is not kept, so there is no way back: {error}"
         said = f"{current} is kept in {folder / PREVIOUS}"
-    if not units or not looks.is_booted():
-        return f"{said}; nothing of it runs, so nobody judges {coming}"
     record = Record(
         id=secrets.token_hex(8),
-        state="watching",
+        state="keeping",
         before=before,
         after=coming,
         at=clock.wall(),
@@ -81,6 +72,21 @@ def keep(
         rollbacks=last.rollbacks if last is not None else 0,
         rejected=last.rejected if last is not None else (),
     )
+    if before == current:
+        try:
+            folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+            # On disk before it is packed: from here on dpkg wants the whole package again when the machine goes down.
+            write(folder, record)
+            pack(machine.PACKAGE, folder / PREVIOUS)
+        except (repack.NotKept, OSError) as error:
+            # What is kept of an older one is no way back from here.
+            (folder / PREVIOUS).unlink(missing_ok=True)
+            _as_before(folder, last)
+            return f"{current} is not kept, so there is no way back: {error}"
+    if not units or not looks.is_booted():
+        _as_before(folder, last)
+        return f"{said}; nothing of it runs, so nobody judges {coming}"
+    record = record.now("watching", clock.wall())
     write(folder, record)
     # Returns when the guard has read all of its code, which is about to be replaced.
     status, failed = looks.command(["systemctl", "start", GUARD], machine.COMMAND_SECONDS)
@@ -88,6 +94,14 @@ def keep(
         write(folder, record.now("withdrawn", clock.wall(), f"the guard could not be started: {failed}"))
         return f"{said}; the guard could not be started, so nobody judges {coming}: {failed.strip()[-200:]}"
     return f"{said}; it comes back when {coming} does not become healthy"
+
+
+def _as_before(folder: Path, last: Record | None) -> None:
+    """Nobody judges this upgrade: what is told is how the one before it ended."""
+    if last is None:
+        (folder / FILE_NAME).unlink(missing_ok=True)
+    else:
+        write(folder, last)
 
 
 def main(arguments: Sequence[str], environment: dict[str, str]) -> int:

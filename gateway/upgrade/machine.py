@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from gateway.upgrade.judging import Unit
+from gateway.upgrade.repack import repack
 
 PACKAGE: Final = "outstation"
 UNITS: Final = ("outstation-broker.service", "outstation-gateway.service", "outstation-master.service")
@@ -111,8 +112,22 @@ def ask(path: Path) -> tuple[bool, tuple[str, ...]]:
 
 def put_back(file: Path) -> tuple[bool, str]:
     """Install a package that is on this disk, and nothing else; whether that went well, and what dpkg said last."""
+    return _dpkg("--install", str(file))
+
+
+def set_up() -> tuple[bool, str]:
+    """Finish what dpkg has unpacked of our package; whether that went well, and what dpkg said last."""
+    return _dpkg("--configure", PACKAGE)
+
+
+def pack(file: Path) -> None:
+    """Write our package, as it is installed, into a file. Raises ``NotKept``."""
+    repack(PACKAGE, file)
+
+
+def _dpkg(*words: str) -> tuple[bool, str]:
     status, said = command(
-        ["dpkg", "--force-confdef", "--force-confold", "--install", str(file)],
+        ["dpkg", "--force-confdef", "--force-confold", *words],
         PUT_BACK_SECONDS,
         DEBIAN_FRONTEND="noninteractive",
         **{ROLLBACK_VARIABLE: "1"},

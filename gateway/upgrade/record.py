@@ -13,7 +13,10 @@ FOLDER: Final = Path("/var/cache/outstation")
 
 FILE_NAME: Final = "upgrade.json"
 PREVIOUS: Final = "previous.deb"
-STATES: Final = ("watching", "healthy", "rolling_back", "rolled_back", "failed", "withdrawn")
+UNDER_WAY: Final = ("keeping", "watching", "rolling_back")
+"""The package is being replaced, or what replaced it is not judged yet."""
+
+STATES: Final = (*UNDER_WAY, "healthy", "rolled_back", "failed", "withdrawn")
 MOST_BYTES: Final = 64 * 1024
 REJECTED_KEPT: Final = 16
 

@@ -8,6 +8,7 @@ import pytest
 
 from gateway.checks import upgrade
 from gateway.rooms import Rooms
+from gateway.upgrade import machine
 from gateway.upgrade.news import UpgradeNews
 from gateway.upgrade.record import PREVIOUS, Record, write
 from tests.peers.database import look, opened_rooms
@@ -44,6 +45,7 @@ async def test_nothing_is_told_while_the_new_version_is_watched(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("state", "severity", "words"),
     [
+        ("keeping", "info", "the version that runs is being kept"),
         ("watching", "info", "the new version is being watched"),
         ("rolling_back", "info", "the version before is put back"),
         ("healthy", "ok", "1.0 is kept"),
@@ -63,6 +65,30 @@ async def test_each_end_is_a_finding(
     assert finding.severity == severity
     assert words in finding.finding
     assert bool(finding.fix) == (severity in ("warning", "error"))
+
+
+@pytest.mark.parametrize(
+    ("state", "status", "fix"),
+    [
+        (None, "install ok half-configured", "dpkg --configure -a"),
+        ("failed", "install ok unpacked", "dpkg --configure -a"),
+        ("failed", "install reinstreq half-installed", "apt install --reinstall ./outstation_1.1_*.deb"),
+        ("watching", "install ok unpacked", ""),
+        (None, "install ok installed", ""),
+        (None, "deinstall ok config-files", ""),
+        (None, "", ""),
+    ],
+)
+async def test_a_package_that_is_half_installed_is_told_with_what_mends_it(
+    state: str | None, status: str, fix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upgrade, "FOLDER", tmp_path)
+    monkeypatch.setattr(machine, "package", lambda: (status, "1.1"))
+    if state is not None:
+        write(tmp_path, SICK.now(state, 2.0, "it failed"))
+    async with opened_rooms(tmp_path / "state") as rooms:
+        found = [each for each in await upgrade.check(rooms.facts) if each.about == "package"]
+    assert [(each.severity, each.fix) for each in found] == ([("error", f"sudo {fix}")] if fix else [])
 
 
 async def test_a_machine_without_an_upgrade_says_nothing_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

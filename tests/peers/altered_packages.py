@@ -7,12 +7,23 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-SITE_PACKAGES = "usr/lib/outstation/lib/python3.11/site-packages"
+SITE_PACKAGES = "usr/lib/{name}/lib/python3.11/site-packages"
 
 
-def altered(package: Path, version: str, folder: Path, files: Mapping[str, str] | None = None) -> Path:
-    """A package of this version, with these files (under site-packages) in the place of its own or beside them."""
-    tree = folder / f"tree-{version}"
+def altered(
+    package: Path,
+    version: str,
+    folder: Path,
+    files: Mapping[str, str] | None = None,
+    scripts: Mapping[str, str] | None = None,
+) -> Path:
+    """A package of this version, with these files (under site-packages) in the place of its own or beside them.
+
+    ``scripts`` are lines for its maintainer scripts, which these do first.
+    """
+    name_of = package.name.partition("_")[0]
+    site_packages = SITE_PACKAGES.format(name=name_of)
+    tree = folder / f"tree-{name_of}-{version}"
     _run("dpkg-deb", "--raw-extract", str(package), str(tree))
     control = tree / "DEBIAN/control"
     lines = control.read_text().splitlines()
@@ -22,15 +33,20 @@ def altered(package: Path, version: str, folder: Path, files: Mapping[str, str] 
     sums = tree / "DEBIAN/md5sums"
     known = {name: digest for digest, name in (line.split("  ", 1) for line in sums.read_text().splitlines())}
     for name, body in (files or {}).items():
-        path = tree / SITE_PACKAGES / name
+        path = tree / site_packages / name
         path.write_text(body)
-        known[f"{SITE_PACKAGES}/{name}"] = hashlib.md5(body.encode(), usedforsecurity=False).hexdigest()
+        known[f"{site_packages}/{name}"] = hashlib.md5(body.encode(), usedforsecurity=False).hexdigest()
         # The byte code is believed without a look at its source.
         for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.cpython-*.pyc"):
             compiled.unlink()
             known.pop(str(compiled.relative_to(tree)), None)
     sums.write_text("".join(f"{digest}  {name}\n" for name, digest in sorted(known.items())))
-    target = folder / f"outstation_{version}_amd64.deb"
+    for name, first in (scripts or {}).items():
+        script = tree / "DEBIAN" / name
+        head, _, rest = (script.read_text() if script.exists() else "#!/bin/sh\nset -e\n").partition("\n")
+        script.write_text(f"{head}\n{first}{rest}")
+        script.chmod(0o755)
+    target = folder / f"{name_of}_{version}_amd64.deb"
     _run("dpkg-deb", "--root-owner-group", "-Zzstd", "-z1", "--build", str(tree), str(target))
     return target
 
@@ -40,7 +56,7 @@ def source_of(package: Path, name: str, folder: Path) -> str:
     tree = folder / "read"
     if not tree.exists():
         _run("dpkg-deb", "--extract", str(package), str(tree))
-    return (tree / SITE_PACKAGES / name).read_text()
+    return (tree / SITE_PACKAGES.format(name="outstation") / name).read_text()
 
 
 def _run(*words: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 from gateway.upgrade import keep as keeping
 from gateway.upgrade import machine as real
 from gateway.upgrade.guard import Guard
-from gateway.upgrade.judging import Limits, Unit
+from gateway.upgrade.judging import INSTALLED, Limits, Unit
 from gateway.upgrade.record import PREVIOUS, Record, read, write
 from gateway.upgrade.repack import NotKept
 from tests.peers.clock import HandClock
@@ -29,10 +29,11 @@ class Machine:
     healthy: set[str] = field(default_factory=lambda: {"1"})
     dpkg_works: bool = True
     booted: bool = True
+    status: str = INSTALLED
     did: list[str] = field(default_factory=list)
 
     def package(self) -> tuple[str, str]:
-        return "install ok installed", self.version
+        return self.status, self.version
 
     def is_busy(self) -> bool:
         return False
@@ -52,8 +53,20 @@ class Machine:
     def put_back(self, file: Path) -> tuple[bool, str]:
         self.did.append(f"install {file.name}")
         if self.dpkg_works:
-            self.version = "1"
+            self.status, self.version = INSTALLED, "1"
         return self.dpkg_works, "dpkg: error" if not self.dpkg_works else ""
+
+    def set_up(self) -> tuple[bool, str]:
+        self.did.append("set up")
+        if self.dpkg_works:
+            self.status = INSTALLED
+        return self.dpkg_works, ""
+
+    def pack(self, file: Path) -> None:
+        self.did.append(f"pack {file.name}")
+        if not self.dpkg_works:
+            raise NotKept("a file is damaged")
+        file.write_bytes(b"packed again")
 
     def start(self, units: Sequence[str]) -> None:
         self.did.append(f"start {' '.join(units)}")
@@ -132,6 +145,45 @@ def test_a_kept_package_that_is_gone_is_told(folder: Path) -> None:
     assert machine.did == []
 
 
+def test_a_machine_that_went_down_before_the_new_version_was_set_up_sets_it_up(folder: Path) -> None:
+    machine = Machine(healthy={"1", "2"}, status="install ok half-configured")
+    assert guarded(folder, machine).state == "healthy"
+    assert machine.did == ["set up", "allow again"]
+
+
+def test_one_that_went_down_while_files_were_replaced_has_the_version_before_and_blames_nobody(folder: Path) -> None:
+    machine = Machine(version="1", status="install reinstreq half-installed")
+    ended = guarded(folder, machine)
+    assert (ended.state, ended.rollbacks, ended.rejected) == ("withdrawn", 3, ())
+    assert ended.reason.endswith("; 1 is whole again")
+    assert machine.did == [f"install {PREVIOUS}", f"start {GATEWAY}"]
+
+
+def test_one_that_went_down_while_the_version_before_was_packed_packs_it_again(folder: Path) -> None:
+    record = read(folder)
+    assert record is not None
+    for works, state in ((True, "withdrawn"), (False, "failed")):
+        write(folder, replace(record, state="keeping"))
+        machine = Machine(version="1", status="install reinstreq half-configured", dpkg_works=works)
+        assert guarded(folder, machine).state == state
+        assert machine.did[0] == f"pack {PREVIOUS}"
+        assert (machine.status == INSTALLED) == works
+    # A package manager that gave up by itself left it whole.
+    write(folder, replace(record, state="keeping"))
+    machine = Machine(version="1")
+    assert guarded(folder, machine).state == "withdrawn"
+    assert machine.did == []
+
+
+def test_a_machine_that_goes_down_every_time_is_left_alone(folder: Path) -> None:
+    record = read(folder)
+    assert record is not None
+    write(folder, replace(record, attempts=2))
+    machine = Machine(version="1", status="install reinstreq half-installed")
+    assert guarded(folder, machine).state == "failed"
+    assert machine.did == []
+
+
 # --- what the package that goes does ----------------------------------------------------------------------------------
 
 
@@ -178,6 +230,25 @@ def test_what_cannot_be_kept_is_no_way_back_and_stops_no_upgrade(tmp_path: Path)
     assert "no way back: 1 MiB free" in kept(tmp_path, "2", machine, full)
     assert not (tmp_path / PREVIOUS).exists()
     assert machine.did == []
+
+
+def test_while_it_is_packed_the_record_says_so_and_a_try_that_came_to_nothing_leaves_the_one_before(
+    folder: Path,
+) -> None:
+    seen: list[str] = []
+
+    def looked(package: str, target: Path) -> None:
+        record = read(folder)
+        assert record is not None
+        seen.append(f"{record.state} {record.before} {record.after}")
+        raise NotKept("1 MiB free, 150 MiB wanted")
+
+    record = read(folder)
+    assert record is not None
+    write(folder, record.now("healthy", 1.0))
+    assert "no way back" in kept(folder, "3", Machine(version="2", healthy={"2"}), looked)
+    assert seen == ["keeping 2 3"]
+    assert read(folder) == record.now("healthy", 1.0)
 
 
 def test_without_systemd_or_with_nothing_running_nobody_judges(tmp_path: Path) -> None:

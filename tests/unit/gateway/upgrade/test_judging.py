@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
@@ -38,6 +38,16 @@ def judged(*looks: Seen, watch: Watch | None = None) -> list[Verdict]:
     return found
 
 
+def todos(looks: Sequence[Seen]) -> list[str]:
+    """What is to be done after each look, whatever was done after the one before it."""
+    watch = watching()
+    found: list[str] = []
+    for seen in looks:
+        watch, verdict = step(watch, seen, LIMITS)
+        found.append(verdict.todo)
+    return found
+
+
 def test_a_version_that_stays_healthy_is_healthy() -> None:
     verdicts = judged(*(look(at) for at in range(0, 20, 2)))
     assert [verdict.todo for verdict in verdicts] == ["wait"] * 5 + ["healthy"]
@@ -48,11 +58,24 @@ def test_nothing_is_judged_while_the_package_manager_works() -> None:
     assert {verdict.todo for verdict in judged(*half)} == {"wait"}
 
 
-def test_a_package_that_cannot_be_set_up_goes_back() -> None:
+def test_a_package_that_was_not_set_up_is_set_up_once_more_and_then_goes_back() -> None:
     half = look(0, status="install ok half-configured")
-    first, second = judged(half, replace(half, at=2))
-    assert first.todo == "wait"
-    assert second == Verdict("roll_back", "the package could not be set up: dpkg says 'install ok half-configured'")
+    looks = [replace(half, at=at) for at in (0, 2, 4)]
+    assert todos(looks) == ["wait", "set_up", "roll_back"]
+    # One that it helped is judged as any other.
+    assert todos([*looks[:2], *(look(at) for at in range(4, 18, 2))])[-1] == "healthy"
+
+
+def test_a_package_that_was_cut_short_before_its_files_were_there_is_made_whole() -> None:
+    for status in (
+        "install reinstreq half-configured",
+        "install reinstreq half-installed",
+        "install ok half-installed",
+    ):
+        half = look(0, version="1", status=status)
+        assert todos([half, replace(half, at=2)]) == ["wait", "mend"]
+        busy = replace(half, busy=True)
+        assert todos([busy, replace(busy, at=2), replace(busy, at=4)]) == ["wait"] * 3
 
 
 def test_a_package_that_was_never_replaced_or_that_was_removed_is_let_go() -> None:
@@ -63,7 +86,7 @@ def test_a_package_that_was_never_replaced_or_that_was_removed_is_let_go() -> No
 
 def test_a_package_manager_that_never_ends_is_not_waited_for_for_ever() -> None:
     half = look(0, status="install ok half-configured", busy=True)
-    assert judged(half, *(replace(half, at=at) for at in (999, 1001, 1003)))[-1].todo == "roll_back"
+    assert todos([half, *(replace(half, at=at) for at in (999, 1001, 1003, 1005))])[-1] == "roll_back"
 
 
 def test_a_unit_that_failed_is_believed_at_the_second_look() -> None:
