@@ -11,7 +11,7 @@ import typer
 from device_agent.command_line import words
 from device_agent.errors import EXIT_CONFIG, EXIT_NOT_ALL_OK, EXIT_OK, EXIT_USAGE
 from device_agent.places import AGENT_CONFIG
-from gateway.cli import backup, stations
+from gateway.cli import backup, salt_import, stations
 from gateway.cli.arguments import duration
 from gateway.cli.command import HelpText, noun, verb
 
@@ -56,6 +56,7 @@ def add(app: typer.Typer) -> None:
         verb(group, "run", text)(run)
         stations.add(name, group)
         backup.add(name, group)
+        salt_import.add(name, group)
         app.add_typer(group, name=name)
     agent = noun(words.noun(AGENT))
     commands: tuple[Callable[..., int], ...] = (run_agent, join_site, show_device, say_status, check_device)
