@@ -6,6 +6,8 @@ YAML's own guesses about what a word means are kept beside the word, so that the
 
 from __future__ import annotations
 
+import grp
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -123,12 +125,24 @@ def _near(text: str, mark: yaml.Mark) -> str:
     return text[mark.index : mark.index + 12].partition("\n")[0] if mark.index < len(text) else "<end of file>"
 
 
+def _group() -> str:
+    """The group of this process, by its number where it has no name."""
+    try:
+        return grp.getgrgid(os.getegid()).gr_name
+    except KeyError:
+        return str(os.getegid())
+
+
 def _text(file: Path) -> str:
     try:
         with file.open("rb") as opened:
             body = opened.read(FILE_BYTES + 1)
     except FileNotFoundError:
         raise ConfigInvalid("there is no such settings file", where=str(file), hint=f"ls -l {file.parent}") from None
+    except PermissionError as error:
+        # Not for everybody: settings may have passwords in them.
+        hint = f"sudo chgrp {_group()} {file}; sudo chmod g+r {file}; ls -ld {file.parent} shows who may look there"
+        raise ConfigInvalid(f"the settings file cannot be read: {error.strerror}", where=str(file), hint=hint) from None
     except OSError as error:
         raise ConfigInvalid(
             f"the settings file cannot be read: {error.strerror}", where=str(file), hint=f"ls -ld {file}"

@@ -18,6 +18,7 @@ from gateway.checks import broker, certificates, clock, disk, store, trust
 from gateway.checks.finding import Facts, Finding
 from gateway.devices.authority import Authority
 from gateway.downlinks.mqtt import MqttDownlink
+from gateway.fleet.join_words import NOT_JOINED
 from gateway.rooms import Rooms
 from gateway.site_rooms import SiteRooms
 from gateway.store.writer import StoreFailed, Writer
@@ -45,14 +46,11 @@ def _gateway(view: Mapping[str, Any], fleet: Mapping[str, Any], authority: Autho
     masters = authority.anchor.masters
     uplink = view["uplink"] or {"state": "no masters", "master": ""}
     if not view["joined"] and authority.lapsed:
-        return (
-            f"{view['name']}: the site certificate does not count any more ({authority.lapsed}): "
-            f"{_uplink(uplink, masters)}; try: let it reach a master, which renews it; or carry "
-            "outstation gateway init, keys accept --request, gateway join --bundle"
-        )
+        # What became of its certificate, and what to type, the check of it says behind this.
+        return f"{view['name']}: {_uplink(uplink, masters)}"
     if not view["joined"]:
         if fleet["root"] is None and uplink["state"] == "no masters":
-            return f"{view['name']}: not joined yet: outstation gateway join TOKEN"
+            return f"{view['name']}: {NOT_JOINED}"
         return (
             f"{view['name']}: not joined yet: {_uplink(uplink, masters)}; "
             f"on the master: outstation keys accept {view['name']} --fingerprint {view['fingerprint']}"

@@ -37,6 +37,7 @@ from gateway.checks.every import look_at_rest
 from gateway.checks.finding import Finding
 from gateway.config import StationSettings
 from gateway.devices.policy_file import PolicyHolder
+from gateway.fleet.join_words import JOIN, NOT_JOINED
 from gateway.fleet.state_folder import at_rest
 from gateway.station import LOG_FORMAT
 
@@ -44,9 +45,6 @@ log = logging.getLogger(__name__)
 
 NOBODY = "-"
 """In the place of a site's name, which never begins like this."""
-
-NOT_JOINED = "not joined yet: sudo outstation gateway join"
-"""What a gateway without a site says of itself, in its unit's status, its log and its answers."""
 
 JOIN_SECONDS = 3.0
 JOIN_LOOKS = 30
@@ -136,7 +134,7 @@ class WaitingRoom:
             severity="error",
             finding="this gateway has not joined yet: it has no name and no fleet",
             meaning="it runs and waits; no device can come to it, and no master knows it",
-            fix="sudo outstation gateway join",
+            fix=JOIN,
         )
         box = box_of("gateway", self._settings, config=self._config)
         # The ports are not its yet, and of its standing there is nothing more to say.
@@ -149,7 +147,7 @@ class WaitingRoom:
             error_id="station.not_joined",
             found=f"/{asked.path.get('path', '')}",
             allowed="outstation check, outstation gateway join",
-            hint="sudo outstation gateway join",
+            hint=JOIN,
         )
 
 

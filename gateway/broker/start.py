@@ -20,13 +20,14 @@ from typing import Final
 
 from device_agent.errors import EXIT_CONFIG, EXIT_NOT_ALL_OK, EXIT_USAGE
 from device_agent.notify import Notifier
+from gateway.fleet.join_words import JOIN
 
 SETTINGS: Final = Path("/var/lib/outstation/broker/mosquitto.conf")
 RUNTIME: Final = Path("/run/outstation-broker")
 """Where the broker of the unit has its socket and its process id."""
 
 LOOK_SECONDS: Final = 1.0
-WAITING: Final = "waits for the settings that the gateway writes when it has a site: outstation gateway join TOKEN"
+WAITING: Final = f"waits for the settings that the gateway writes when it has a site: {JOIN}"
 
 _listener = re.compile(r"^listener ([1-9][0-9]{0,4})(?: (\S+))?$", re.MULTILINE)
 

@@ -6,8 +6,9 @@ from typing import Any
 
 from device_agent.clock import iso
 from gateway.checks.box import Box
-from gateway.checks.finding import Facts, Finding
+from gateway.checks.finding import Facts, Finding, Severity
 from gateway.devices.authority import Authority
+from gateway.fleet.join_words import JOIN
 from upstream.curve import load_or_make
 
 DAY_SECONDS = 86_400
@@ -17,6 +18,13 @@ CERTIFICATE_DAYS = 7
 ROOT_DAYS = 330
 ROOT_LONGEST_DAYS = 400
 """A root list is issued anew at least yearly; no clock is led further beyond it than this."""
+
+_DATE = "if this is not the date of today: sudo timedatectl set-time 'YYYY-MM-DD HH:MM:SS'"
+_RENEW = (
+    "let this machine reach a master, which renews it by itself; without a network: outstation gateway init --file"
+    " REQUEST, on a master outstation keys accept SITE --request REQUEST --bundle BUNDLE, here outstation gateway join"
+    " --bundle BUNDLE"
+)
 
 
 async def check(facts: Facts) -> list[Finding]:
@@ -37,10 +45,14 @@ def at_rest(box: Box) -> list[Finding]:
 
 def judged(fleet: dict[str, Any], now: float) -> list[Finding]:
     """Findings about a standing, as the API shows it."""
-    found = [*_standing(fleet["role"], joined=fleet["joined"], root=fleet["root_version"])]
+    lapsed = "" if fleet["joined"] else fleet.get("lapsed") or ""
+    if lapsed and lapsed != "expired":
+        return [_no_certificate(f"the site certificate does not count any more ({lapsed})", _RENEW)]
+    found = [] if lapsed else _standing(fleet["role"], joined=fleet["joined"], root=fleet["root_version"])
     if fleet["expires"] is not None:
         found += _certificate(fleet["certified"], fleet["expires"], now)
-    if fleet["root_issued"] is not None:
+    # A clock that runs ahead lets the root list look old as well, and that is not what there is to mend.
+    if fleet["root_issued"] is not None and not lapsed:
         found += _root_list(fleet["root_version"], fleet["root_issued"], now)
     return found or [_fine(fleet["root_version"], fleet["expires"], now)]
 
@@ -68,7 +80,7 @@ def _standing(role: str, *, joined: bool, root: int | None) -> list[Finding]:
     if role == "master":
         fix = "outstation master init, and then where the root keys are: outstation fleet add-master DESCRIPTION"
     else:
-        fix = "sudo outstation gateway join, and then on the master: outstation keys accept SITE"
+        fix = f"{JOIN}, and then on the master: outstation keys accept SITE"
     return [
         Finding(
             check="trust",
@@ -84,18 +96,22 @@ def _certificate(issued: int, expires: int, now: float) -> list[Finding]:
     left = expires - now
     if left > min(CERTIFICATE_DAYS * DAY_SECONDS, (expires - issued) / 2):
         return []
-    return [
-        Finding(
-            check="trust",
-            about="certificate",
-            severity="error" if left <= 0 else "warning",
-            finding=f"the site certificate {'ended' if left <= 0 else 'ends'} at {iso(expires)}",
-            meaning="without it no device speaks with this station any more, a day after at the latest:"
-            " no job reaches them, a master's neither, and no new device gets in",
-            fix="let it reach a master, which renews it; or carry outstation gateway init, keys accept --request,"
-            " gateway join --bundle",
-        )
-    ]
+    if left > 0:
+        return [_no_certificate(f"the site certificate ends at {iso(expires)}", _RENEW, severity="warning")]
+    ended = f"the site certificate expired at {iso(expires)}, and the clock of this machine says {iso(now)}"
+    return [_no_certificate(ended, f"{_DATE}; if it is, {_RENEW}")]
+
+
+def _no_certificate(finding: str, fix: str, *, severity: Severity = "error") -> Finding:
+    return Finding(
+        check="trust",
+        about="certificate",
+        severity=severity,
+        finding=finding,
+        meaning="without it no device speaks with this station any more, a day after at the latest:"
+        " no job reaches them, a master's neither, and no new device gets in",
+        fix=fix,
+    )
 
 
 def _root_list(version: int, issued: float, now: float) -> list[Finding]:

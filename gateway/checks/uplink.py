@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from gateway.checks.box import Box
 from gateway.checks.finding import Facts, Finding
+from gateway.fleet.join_words import JOIN
 from gateway.fleet.station_files import StationFiles
 
 CONNECT_SECONDS: Final = 3.0
@@ -62,8 +63,7 @@ def _fix(view: Mapping[str, Any], last_error: str, state: str) -> str:
         standing = "revoked"
     accept = f"outstation keys accept {view['name']}"
     fixes = {
-        "revoked": "for ever: if this gateway is in the right hands, begin anew with another state_dir and"
-        " outstation gateway join TOKEN",
+        "revoked": f"for ever: if this gateway is in the right hands, begin anew with another state_dir and {JOIN}",
         "pending": f"on the master: {accept}",
         "rejected": f"on the master: {accept} --fingerprint {view['fingerprint']}",
         "fenced": f"on the master, if this gateway is the right one: outstation sites unfence {view['name']}",

@@ -64,7 +64,7 @@ def add(name: str, group: typer.Typer) -> None:
         verb(group, "restore", RESTORE)(gateway_restore)
 
 
-Config = Annotated[Path, typer.Option(metavar="FILE", help="settings file")]
+Config = Annotated[Path, typer.Option(metavar="FILE", readable=False, help="settings file")]
 PassphraseFile = Annotated[
     Path | None, typer.Option(metavar="FILE", readable=False, help="read the passphrase from a file instead of asking")
 ]

@@ -43,7 +43,7 @@ GATEWAY = _text("gateway", "Run a gateway: the station of a site, with devices b
 
 AGENT = "outstation agent"
 
-Config = Annotated[Path, typer.Option(metavar=words.CONFIG.metavar, help=words.CONFIG.words)]
+Config = Annotated[Path, typer.Option(metavar=words.CONFIG.metavar, readable=False, help=words.CONFIG.words)]
 
 
 def add(app: typer.Typer) -> None:

@@ -22,6 +22,7 @@ class FleetView(Struct, frozen=True):
     roles: list[str] = []
     grants: list[str] = []
     expires: float | None = None
+    lapsed: str | None = None
     changed: bool = True
 
 

@@ -98,7 +98,7 @@ def gateway_join(
     wait: Annotated[str, typer.Option(metavar="TIME", help="how long to wait to be accepted")] = "10m",
     no_wait: Annotated[bool, typer.Option("--no-wait", help="do not wait")] = False,
     remove: Annotated[bool, typer.Option("--remove", help="delete the file of --from once it was used")] = False,
-    config: Annotated[Path, typer.Option(metavar="FILE", help="settings file")] = GATEWAY_CONFIG,
+    config: Annotated[Path, typer.Option(metavar="FILE", readable=False, help="settings file")] = GATEWAY_CONFIG,
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object")] = False,
 ) -> int:
     """Join a fleet."""

@@ -11,9 +11,11 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from device_agent.clock import iso
 from device_agent.errors import EXIT_NOT_ALL_OK, EXIT_OK, EXIT_REFUSED, NotRunning
 from gateway.cli.arguments import written
 from gateway.cli.text import safe
+from gateway.fleet.join_words import JOIN
 
 if TYPE_CHECKING:
     from gateway.cli.client import StationClient
@@ -43,13 +45,17 @@ def judged(station: StationView, fleet: FleetView) -> Stage:
         return Stage(f"accepted: {fleet.site} belongs to fleet {fleet.root}", status=EXIT_OK)
     uplink = station.uplink
     if uplink is None or uplink.state == "no masters":
-        return Stage(
-            "no master is known yet", "outstation gateway join TOKEN, with what `outstation sites token` prints"
-        )
+        return Stage("no master is known yet", f"{JOIN}, with what `outstation sites token` prints on the master")
     error, master = uplink.last_error or "", uplink.master or "the master"
     accept = f"outstation keys accept {station.name} --fingerprint {station.fingerprint}"
     if uplink.state == "pending":
         return Stage(f"{master} has heard of this gateway; somebody there must accept it", f"on the master: {accept}")
+    if uplink.state == "connected" and fleet.lapsed == "expired":
+        return Stage(
+            f"accepted by {master}, and its certificate counts until {iso(fleet.expires or 0)}: the clock of this"
+            " machine is beyond that",
+            "sudo timedatectl set-time 'YYYY-MM-DD HH:MM:SS', with the date and time of now; then it goes on by itself",
+        )
     if uplink.state == "connected":
         return Stage(f"connected to {master}, which has not sent the certificate yet")
     turned_away = next((word for word in TURNED_AWAY if error.startswith(word) or f"was {word}" in error), None)

@@ -11,6 +11,7 @@ from device_agent.errors import EXIT_CONFIG, EXIT_NOT_ALL_OK, EXIT_OK, EXIT_REFU
 from gateway.cli import join
 from gateway.cli.command import HelpText, invocation, verb
 from gateway.cli.text import safe
+from gateway.fleet.join_words import JOIN
 
 if TYPE_CHECKING:
     from gateway.cli.fleet_views import FleetView
@@ -61,7 +62,7 @@ def add(name: str, group: typer.Typer) -> None:
 
 
 WrittenTo = Annotated[Path | None, typer.Option(metavar="FILE", help="write the line to this file too")]
-Config = Annotated[Path, typer.Option(metavar="FILE", help="settings file")]
+Config = Annotated[Path, typer.Option(metavar="FILE", readable=False, help="settings file")]
 
 
 def master_init(
@@ -121,7 +122,7 @@ def gateway_init(context: typer.Context, file: WrittenTo = None, config: Config 
         _keep(file, line)
     _say_fingerprints(context, authority)
     output.note(f"site:         {safe(settings.name)}")
-    output.note("next:         outstation gateway join TOKEN, or carry the line above to a master")
+    output.note(f"next:         {JOIN}, or carry the line above to a master")
     return EXIT_OK
 
 

@@ -30,6 +30,9 @@ log = logging.getLogger(__name__)
 FLOOR_SECONDS = 3600.0
 """The time floor goes to disk this often."""
 
+OVERDUE_SECONDS = 5.0
+"""How often it is looked whether a certificate that seemed to have expired counts after all."""
+
 Call = Callable[[], Awaitable[None]]
 
 
@@ -58,12 +61,15 @@ class Authority(Part):
         self._installing = asyncio.Lock()
         self._request = b""
         self.lapsed = ""
-        """Why the certificate from before the start does not count; empty when it does, or there is none."""
+        """Why the newest certificate does not count, where none counts; empty when one does, or there is none."""
+        self._overdue: SiteCertificate | None = None
+        """The newest that was genuine and had expired by the clock, which may be wrong: kept until it is set."""
         self._load()
 
     async def open(self) -> None:
         """Keep the time."""
         self.spawn(self._keep_time(), "floor")
+        self.spawn(self._try_overdue(), "overdue")
 
     def on_change(self, call: Call) -> None:
         """Call whenever what this station believes or may sign has changed."""
@@ -148,6 +154,7 @@ class Authority(Part):
     def view(self) -> dict[str, Any]:
         """The standing, as the API shows it."""
         root, certificate = self.anchor.root, self.certificate
+        shown = certificate or self._overdue
         return {
             "role": self.role,
             "site": self.site,
@@ -158,8 +165,9 @@ class Authority(Part):
             "masters": [master.name for master in self.anchor.masters],
             "roles": list(self.roles()),
             "grants": list(certificate.policy.fun) if certificate else [],
-            "certified": certificate.issued if certificate else None,
-            "expires": certificate.expires if certificate else None,
+            "certified": shown.issued if shown else None,
+            "expires": shown.expires if shown else None,
+            "lapsed": self.lapsed or None,
         }
 
     # --- taken in --------------------------------------------------------------------------------------------------
@@ -289,9 +297,15 @@ class Authority(Part):
         current = self.certificate
         if current is not None and fresh.issued <= current.issued:
             return False
-        self.anchor.take_site_certificate(body, self.now())
+        try:
+            self.anchor.take_site_certificate(body, self.now())
+        except Refused as refusal:
+            if refusal.reason == "expired":
+                self._overdue = fresh
+                self.lapsed = "" if current else refusal.reason
+            raise
         self._raise_floor()
-        self.lapsed = ""
+        self.lapsed, self._overdue = "", None
         log.info("site certificate site=%s expires=%s", fresh.site, iso(fresh.expires))
         return True
 
@@ -343,6 +357,21 @@ class Authority(Part):
                 await asyncio.to_thread(self._files.write_floor, int(passed))
             except StationFailed as error:
                 log.error("trust not kept on disk, tried again in an hour error=%s", error)
+
+    async def _try_overdue(self) -> None:
+        """Masters say a certificate once: one that came while the clock was ahead counts when that is set right."""
+        while True:
+            await asyncio.sleep(OVERDUE_SECONDS)
+            overdue = self._overdue
+            if overdue is None or self.now() > overdue.expires:
+                continue
+            try:
+                await self.install(certificate=overdue.body)
+            except Refused as refusal:
+                log.warning("the site certificate does not count reason=%s", refusal.reason)
+                self._overdue = None
+            except StationFailed as error:
+                log.error("the site certificate is not on disk yet error=%s", error)
 
     async def _tell(self) -> None:
         for call in self._calls:

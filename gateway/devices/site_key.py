@@ -9,6 +9,7 @@ from typing import Any
 from device_agent.errors import NotFound, OutstationError, PolicyRefused, Refused, UsageInvalid
 from device_agent.trust.site_certificate import SiteCertificate
 from device_agent.trust.site_request import SiteRequest, open_site_request
+from gateway.fleet.join_words import JOIN
 from upstream.curve import fingerprint, key_bytes, key_text
 from upstream.ports import KeyState
 
@@ -121,7 +122,7 @@ def revoked_for_ever(entry: SiteKey) -> PolicyRefused:
     return PolicyRefused(
         f"the gateway {fingerprint(entry.key)} of site {entry.site} is revoked, and that is for ever",
         error_id="keys.revoked",
-        hint="let it begin anew with another state_dir: outstation gateway join TOKEN there, and accept that one",
+        hint=f"let it begin anew with another state_dir: {JOIN} there, and accept that one",
     )
 
 

@@ -39,6 +39,7 @@ from gateway.devices.ssh_device import (
     putting,
 )
 from gateway.devices.ssh_secrets import NONCE_BYTES, Sealed, Sealing, Secret, SecretLost
+from gateway.fleet.join_words import JOIN
 from gateway.store.reader import Reader
 from gateway.store.writer import Statement
 
@@ -363,7 +364,7 @@ def in_words(refusal: Refused) -> OutstationError:
         return PolicyRefused(
             "this gateway belongs to no fleet yet, so it lets no devices in",
             error_id="station.not_joined",
-            hint="outstation gateway join TOKEN; the token is what `outstation sites token` prints on the master",
+            hint=JOIN,
         )
     if refusal.reason == "name_taken":
         return UsageInvalid(refusal.detail, error_id="keys.name_taken", hint="outstation devices list")

@@ -17,6 +17,7 @@ from device_agent.errors import StationFailed, UsageInvalid
 from device_agent.settings import load, says
 from gateway.config import StationSettings
 from gateway.fleet.join_file import JoinWish
+from gateway.fleet.join_words import JOIN
 
 PIECE = "50-join.yaml"
 HEAD = "# Written by `outstation gateway join`; what is in pieces with a later name goes before it.\n"
@@ -74,7 +75,7 @@ def write_wish(config: Path, wish: JoinWish) -> Path:
             where=str(error.filename or piece),
             found=error.strerror or str(error),
             allowed="a user who may change the settings of this machine",
-            hint="sudo outstation gateway join",
+            hint=JOIN,
         ) from None
     return piece
 

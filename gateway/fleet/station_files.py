@@ -21,6 +21,7 @@ from typing import Any
 from device_agent.errors import ConfigInvalid, Refused
 from device_agent.trust import codec
 from device_agent.trust.keys import PUBLIC_BYTES, KemKey, SigningKey, new_private
+from gateway.fleet.join_words import JOIN
 from gateway.fleet.private_file import read_private, write_private
 from upstream.curve import is_key
 
@@ -94,7 +95,7 @@ class StationFiles:
             raise _damaged(
                 path,
                 'JSON: {"root": 32 hexadecimal digits, "masters": [{"address": …, "key": …}]}',
-                "move it away and join again: outstation gateway join TOKEN",
+                f"move it away and join again: {JOIN}",
             )
         return Joined(root, masters)
 

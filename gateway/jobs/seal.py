@@ -22,6 +22,7 @@ from device_agent.trust.reach import SHELL_ROLE, Custom, needs_shell, no_custom,
 from device_agent.trust.replay import next_seq
 from device_agent.trust.signed_job import JobHeader, Order
 from gateway.devices.authority import Authority
+from gateway.fleet.join_words import JOIN
 from gateway.jobs.open_jobs import LOCAL, OpenJob
 
 GROUP = "all"
@@ -92,7 +93,7 @@ class Sealer:
             raise PolicyRefused(
                 "this gateway belongs to no fleet yet, so no device would believe it",
                 error_id="station.not_joined",
-                hint="outstation gateway join TOKEN; the token is what `outstation sites token` prints on the master",
+                hint=JOIN,
             )
         try:
             own = self._authority.anchor.issuer(self._authority.signing.kid, "job", self._site, self._authority.now())

@@ -258,6 +258,24 @@ async def test_the_time_is_never_before_what_was_signed_and_no_jump_ahead_is_kep
     assert site.opened().now() == kept
 
 
+async def test_a_certificate_that_came_while_the_clock_was_ahead_counts_when_that_is_right(
+    site: Site, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(authority_module, "OVERDUE_SECONDS", 0.01)
+    clock.step_wall(10 * 365 * DAY)
+    with pytest.raises(Refused, match="expired"):
+        await site.authority.install(root_lists=site.fleet.chain, certificate=site.certificate())
+    said = site.authority.view()
+    assert (said["joined"], said["lapsed"]) == (False, "expired")
+    assert said["expires"] < site.authority.now()
+    async with site.authority:
+        clock.step_wall(-10 * 365 * DAY)
+        await until(lambda: site.authority.joined, what="it belongs to its fleet")
+        assert site.authority.may("job")
+        await until(lambda: site.opened().joined, what="it is on disk")
+    assert (site.authority.lapsed, site.authority.view()["expires"]) == ("", said["expires"])
+
+
 async def test_a_join_is_remembered_and_its_masters_come_first(site: Site) -> None:
     mine = KnownMaster("tcp://192.0.2.1:4510", key_text(bytes(range(32))))
     await site.authority.join(site.fleet.fingerprint, [mine])

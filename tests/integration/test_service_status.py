@@ -56,7 +56,7 @@ async def test_a_gateway_that_has_not_joined_says_what_to_type(tmp_path: Path, m
     gateway = station(tmp_path, manager)
     await gateway.start()
     try:
-        assert await manager.until_ready() == "lisbon: not joined yet: outstation gateway join TOKEN"
+        assert await manager.until_ready() == "lisbon: not joined yet: sudo outstation gateway join"
     finally:
         await gateway.stop()
 

@@ -15,7 +15,9 @@ BEGINS = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
 ENDS = dt.datetime(2100, 1, 1, tzinfo=dt.UTC)
 
 
-def self_made(folder: Path, address: str = "127.0.0.1", name: str = "station") -> tuple[Path, Path]:
+def self_made(
+    folder: Path, address: str = "127.0.0.1", name: str = "station", ends: dt.datetime = ENDS
+) -> tuple[Path, Path]:
     """A self-signed certificate for an address, and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
@@ -26,7 +28,7 @@ def self_made(folder: Path, address: str = "127.0.0.1", name: str = "station") -
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(BEGINS)
-        .not_valid_after(ENDS)
+        .not_valid_after(ends)
         .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address(address))]), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(key, hashes.SHA256())

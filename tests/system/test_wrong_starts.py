@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import os
 import re
 import shutil
@@ -20,6 +21,7 @@ from gateway.fleet.rehearsed import RehearsedFleet
 from tests.house.tree import ROOT
 from tests.peers.broker import free_port
 from tests.peers.broker_unit import BrokerUnit
+from tests.peers.certificate import ENDS, self_made
 from tests.peers.clock import HandClock
 from tests.peers.jumping_clock import JumpingClock
 from tests.peers.notified import PlayedSupervisor, played_supervisor
@@ -254,6 +256,50 @@ async def expired(bench: Bench, row: Row) -> None:
         station = bench.station()
         await station.start()
     await goes_on(bench, station, row)
+
+
+@wrong("the clock is years ahead")
+async def years_ahead(bench: Bench, row: Row) -> None:
+    RehearsedFleet(bench.folder / "fleet").certify(bench.folder / "state", "lisbon")
+    clock = JumpingClock(bench.folder / "clock")
+    clock.set(30 * 365 * DAY_SECONDS)
+    with clock.within():
+        station = bench.station()
+        await station.start()
+    await goes_on(bench, station, row)
+
+
+def api(folder: Path, ends: dt.datetime = ENDS) -> dict[str, object]:
+    certificate, key = self_made(folder, ends=ends)
+    return {"api": {"listen": f"127.0.0.1:{free_port()}", "certificate": str(certificate), "key": str(key)}}
+
+
+@wrong("the API's certificate has expired")
+async def api_expired(bench: Bench, row: Row) -> None:
+    RehearsedFleet(bench.folder / "fleet").certify(bench.folder / "state", "lisbon")
+    bench.settings = api(bench.folder, ends=dt.datetime(2024, 1, 1, tzinfo=dt.UTC))
+    station = bench.station()
+    await station.start()
+    await goes_on(bench, station, row)
+
+
+@wrong("the API's key cannot be read")
+async def api_unread(bench: Bench, row: Row) -> None:
+    bench.settings = api(bench.folder)
+    (bench.folder / "station.key").chmod(0)
+    bench.within = NO_PRIVILEGE if os.geteuid() == 0 else ()
+    station = bench.station("master")
+    await station.start()
+    await ended(bench, station, row)
+
+
+@wrong("the settings cannot be read")
+async def settings_unread(bench: Bench, row: Row) -> None:
+    bench.within = NO_PRIVILEGE if os.geteuid() == 0 else ()
+    station = bench.station()
+    station.config.chmod(0)
+    await station.start()
+    await ended(bench, station, row)
 
 
 @wrong("the clock is in 1970")

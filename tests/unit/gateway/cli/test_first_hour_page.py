@@ -14,7 +14,7 @@ from typer.main import get_command
 from device_agent.command_line import words
 from gateway.cli.program import app
 from gateway.fleet.join_file import FILE_NAME, read_wish
-from gateway.waiting_room import NOT_JOINED
+from gateway.fleet.join_words import NOT_JOINED
 from tests.unit.gateway.cli.conftest import ROOT
 
 PAGE = (ROOT / "docs" / "first-hour.md").read_text(encoding="utf-8")
