@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.peers.appliance import BROKER, GATEWAY, MASTER, PREVIOUS, Site, install, make_site, packages
+from tests.peers.appliance import BROKER, GATEWAY, MASTER, PREVIOUS, Site, install, make_site, package_of, packages
 from tests.peers.machines import Machine, TestBed
 from tests.peers.upgrading import GUARD
 
@@ -84,7 +84,7 @@ async def test_installed_from_its_file_alone_and_purged_nothing_is_left(bed: Tes
     machine = await bed.machine("gateway")
     before = await files(machine)
     broker = await machine.show("mosquitto.service")
-    await install(machine, packages()[1])
+    await install(machine, package_of())
     assert await machine.property_of(GATEWAY, "UnitFileState") == "enabled"
     made = await files(machine) - before
     assert any(path.startswith("/var/lib/outstation/") for path in made)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.peers.appliance import BROKER, GATEWAY, SECONDS, Site, make_site, packages
+from tests.peers.appliance import BROKER, GATEWAY, SECONDS, Site, make_site, package_of
 from tests.peers.machines import TestBed
 from tests.peers.waiting import until
 
@@ -16,7 +16,7 @@ A_WHILE = "20"
 @pytest.fixture
 async def site(bed: TestBed) -> Site:
     """The gateway, its master and the devices: joined, and all there."""
-    return await make_site(bed, packages()[1], DEVICES)
+    return await make_site(bed, package_of(), DEVICES)
 
 
 @pytest.mark.short

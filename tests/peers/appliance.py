@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from device_agent import __version__
 from device_agent.host import Completed
 from tests.peers.machines import Machine, TestBed
 from tests.peers.waiting import until
@@ -33,13 +34,16 @@ MASTER_SETTINGS = f"name: central\nsites:\n  listen: tcp://0.0.0.0:{MASTER_PORT}
 Fields = dict[str, Any]
 
 
+def package_of(name: str = "outstation", version: str = __version__) -> Path:
+    """The package of this version, as ``make appliance`` has built it."""
+    found = DIST / f"{name}_{version}_amd64.deb"
+    assert found.is_file(), f"{found} is not there: try: make appliance"
+    return found
+
+
 def packages(name: str = "outstation") -> tuple[Path, Path]:
-    """The package of the previous version and that of this one, as ``make appliance`` has built them."""
-    found = sorted(DIST.glob(f"{name}_*_amd64.deb"))
-    previous = [path for path in found if path.name.split("_")[1] == PREVIOUS]
-    current = [path for path in found if path not in previous]
-    assert len(previous) == len(current) == 1, f"{DIST} has not two versions of {name}: try: make appliance"
-    return previous[0], current[0]
+    """The package of the previous version and that of this one."""
+    return package_of(name, PREVIOUS), package_of(name)
 
 
 async def install(machine: Machine, package: Path) -> Completed:
