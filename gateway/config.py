@@ -20,6 +20,7 @@ from gateway.reactor import settings as reactor_settings
 from gateway.reactor.settings import ReactionSettings
 from gateway.reactor.throttle import Throttle
 from gateway.render_settings import RenderSettings
+from gateway.salt.settings import UpstreamSettings
 from gateway.schedule.settings import Entries, TimeZone
 from gateway.schedule.settings import check as check_schedule
 from gateway.spool.streams import STATE, TELEMETRY, URGENT
@@ -316,6 +317,7 @@ class StationSettings(OutletSettings, Struct, frozen=True, kw_only=True, forbid_
         Meta(ge=0, le=3600, description="a lost master is asked again after a random time up to so many seconds"),
     ] = 10.0
     uplink: UplinkSettings = UplinkSettings()
+    upstream: UpstreamSettings = UpstreamSettings()
     sites: SitesSettings | None = None
     broker: BrokerSettings | None = None
     ssh: SshSettings = SshSettings()

@@ -66,13 +66,13 @@ from gateway.runners.saltutil import SaltutilRunner
 from gateway.schedule.book import ScheduleStore
 from gateway.schedule.schedule import StationSchedule
 from gateway.site_rooms import SiteRooms
-from upstream.uplink import Uplink
+from upstream.rope import Rope
 
 
 class KeptRooms:
     """The rooms that answer the questions of a station's devices and of its sites."""
 
-    uplink: Uplink | None = None
+    uplink: Rope | None = None
     """The way to the masters, once it is open."""
 
     def __init__(self, rooms: Rooms, settings: StationSettings, state_dir: Path, clock: Clock) -> None:
@@ -143,7 +143,7 @@ class KeptRooms:
             )
         ]
 
-    def parts_with_uplink(self, uplink: Uplink) -> list[Part]:
+    def parts_with_uplink(self, uplink: Rope) -> list[Part]:
         """What speaks with the masters, once the way to them is open."""
         self.uplink, rooms = uplink, self._rooms
         return [
@@ -163,7 +163,7 @@ class KeptRooms:
         ]
         return [*kept, *ScheduleApi(self.schedule).operations()]
 
-    def ask_above(self, uplink: Uplink) -> None:
+    def ask_above(self, uplink: Rope) -> None:
         """There is an uplink, over which masters can be asked."""
         self.files.above = uplink
         self.pillars.above = lambda: uplink if self._rooms.masters() else None

@@ -113,9 +113,9 @@ class Rooms:
             lambda: self.policies.policy, tokens=self.tokens, audit=self.audit, metrics=metrics, clock=clock
         )
         self.authority = Authority(state_dir, role=role, site=name, curve=self.keys, clock=clock)
-        self.listed = settings.masters
+        self.listed, self.salt_above = settings.masters, settings.upstream.salt
         self.enrolled: ByName = _nobody
-        spool.enabled = bool(self.masters())
+        spool.enabled = self.salt_above or bool(self.masters())
         self.epochs = Epochs(site=name, authority=self.authority, writer=writer, reader=reader, metrics=metrics)
         self.registry = Registry(site=name, writer=writer, reader=reader, bus=bus, metrics=metrics, clock=clock)
         self.site_trust = SiteTrust(
@@ -338,9 +338,9 @@ class Rooms:
     def masters(self) -> list[MasterAddress]:
         """Where masters listen: those of the settings first, then those of the join token and the root list.
 
-        A master has none above it, though the root list names it and its like.
+        A master has none above it, though the root list names it and its like; nor has a site below Salt's masters.
         """
-        if self.authority.role == "master":
+        if self.authority.role == "master" or self.salt_above:
             return []
         dropped = self.authority.dropped_masters()
         named = [MasterAddress(entry.address, entry.key) for entry in self.listed if entry.key not in dropped]

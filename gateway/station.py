@@ -37,6 +37,7 @@ from gateway.jobs.recover import recover
 from gateway.kept_rooms import KeptRooms
 from gateway.outlet_rooms import OutletRooms
 from gateway.rooms import Role, Rooms
+from gateway.salt_rooms import SaltRooms
 from gateway.schedule.schedule import StationSchedule
 from gateway.service_status import reports_of
 from gateway.site_rooms import SiteRooms
@@ -144,7 +145,7 @@ class Station:
             if self._settings.sites is not None:
                 await self._open_sites(stack, rooms, kept, self._settings.sites)
             if self._role == "gateway":
-                await self._open_uplink(stack, rooms, kept)
+                await self._open_uplink(stack, rooms, kept, state_dir)
             await stack.enter_async_context(kept.own.calls)
             await stack.enter_async_context(kept.reactor)
             await stack.enter_async_context(kept.schedule)
@@ -257,7 +258,16 @@ class Station:
         await stack.enter_async_context(sites)
         rooms.facts.sites_address = sites.address
 
-    async def _open_uplink(self, stack: contextlib.AsyncExitStack, rooms: Rooms, kept: KeptRooms) -> None:
+    async def _open_uplink(
+        self, stack: contextlib.AsyncExitStack, rooms: Rooms, kept: KeptRooms, state_dir: Path
+    ) -> None:
+        if self._settings.upstream.salt:
+            salt = SaltRooms(rooms, self._settings, state_dir, self._clock)
+            rooms.facts.uplink = rooms.cutting = salt.uplink
+            for part in salt.parts():
+                await stack.enter_async_context(part)
+            kept.ask_above(salt.uplink)
+            return
         self._uplink = rooms.facts.uplink = rooms.cutting = Uplink(
             site=self._settings.name,
             keys=rooms.keys,

@@ -20,6 +20,7 @@ def settings_for(role: Role, path: Path) -> StationSettings:
     settings = load(StationSettings, path)
     _check_addresses(settings, path)
     Nodegroups(settings.nodegroups).check(path)
+    _check_upstream(role, settings, path)
     if role == "gateway":
         return settings if settings.broker is not None else replace(settings, broker=BrokerSettings())
     if settings.masters or settings.broker is not None:
@@ -31,6 +32,27 @@ def settings_for(role: Role, path: Path) -> StationSettings:
             hint="run it as a gateway with a sites: section, if it stands between a master and other gateways",
         )
     return settings if settings.sites is not None else replace(settings, sites=SitesSettings())
+
+
+def _check_upstream(role: Role, settings: StationSettings, path: Path) -> None:
+    if not settings.upstream.salt:
+        return
+    if role == "master":
+        raise ConfigInvalid(
+            "a master has no masters above it",
+            where=f"{path}: upstream",
+            found="type: salt",
+            allowed="sites below it",
+            hint="run it as a gateway, which takes the place of a syndic for its devices (docs/salt.md)",
+        )
+    if settings.masters:
+        raise ConfigInvalid(
+            "the masters above are either ours or Salt's",
+            where=f"{path}: masters",
+            found=f"masters: {settings.masters[0].address}, and upstream: {{type: salt}}",
+            allowed="one of the two",
+            hint="remove masters:, or upstream:",
+        )
 
 
 def _check_addresses(settings: StationSettings, path: Path) -> None:

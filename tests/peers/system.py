@@ -22,6 +22,7 @@ from unittest.mock import patch
 
 from device_agent.errors import NotFound, NotRunning
 from device_agent.protocol import limits
+from device_agent.trust.policy import SitePolicy
 from gateway.broker.mosquitto import settings_text
 from gateway.broker.start import find_mosquitto
 from gateway.cli.client import StationClient, UnixConnection
@@ -103,10 +104,12 @@ class System(Rehearsal):
         """A station's state folder."""
         return self.folder / name
 
-    def add_gateway(self, name: str, /, *above: str, **settings: Any) -> StationClient:
+    def add_gateway(
+        self, name: str, /, *above: str, granted: SitePolicy | None = None, **settings: Any
+    ) -> StationClient:
         """A gateway below these stations, with a broker of its own unless its settings name another.
 
-        Without any above it has its certificate from the fleet's offline authority.
+        Without any above it has its certificate from the fleet's offline authority, with what is ``granted`` in it.
         """
         ports = {"port": free_port(), "enroll_port": free_port()}
         broker = {"host": "127.0.0.1", **ports, **settings.pop("broker", {})}
@@ -120,7 +123,7 @@ class System(Rehearsal):
         if given["masters"]:
             self.fleet.pin(self.state_of(name))
         else:
-            self.fleet.certify(self.state_of(name), name)
+            self.fleet.certify(self.state_of(name), name, granted)
         return self.add_station(name, "gateway", given)
 
     def add_relay(self, name: str, /, *above: str, **settings: Any) -> StationClient:

@@ -1,0 +1,137 @@
+"""The section ``upstream``: which kind of masters is above, and how those of Salt are used, by Salt's option names."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from upstream.salt.terms import EncryptionAlgorithm, SaltRules, SigningAlgorithm
+
+HIGHEST_PORT = 65535
+ADDRESS_PATTERN = r"^[^\s/]+$(?!\n)"
+ID_PATTERN = r"^[^\s/\\\x00]{1,255}$(?!\n)"
+FINGER_PATTERN = r"^([0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){15,63})?$(?!\n)"
+
+Port = Annotated[int, Meta(ge=1, le=HIGHEST_PORT)]
+
+
+class UpstreamSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Stock Salt masters above a gateway."""
+
+    type: Annotated[
+        Literal["outstation", "salt"],
+        Meta(description="outstation: the masters of masters:, above; salt: the stock Salt masters that follow here"),
+    ] = "outstation"
+    masters: Annotated[
+        list[
+            Annotated[
+                str,
+                Meta(
+                    max_length=255,
+                    pattern=ADDRESS_PATTERN,
+                    description="host, or host:port where its ret_port is not master_port",
+                    examples=["salt.example.net"],
+                ),
+            ]
+        ],
+        Meta(max_length=16, description="salt: the masters, best first; docs/salt.md"),
+    ] = []
+    id: Annotated[
+        Annotated[str, Meta(pattern=ID_PATTERN)] | None,
+        Meta(description="salt: the id that its masters know this gateway by, in salt-key; default: name"),
+    ] = None
+    master_port: Annotated[Port, Meta(description="salt: port for requests (ret_port) of masters without one")] = 4506
+    publish_port: Annotated[
+        Port | None, Meta(description="salt: port that they publish on; default: what each says when it lets us in")
+    ] = None
+    master_type: Annotated[
+        Literal["str", "failover", "hot"],
+        Meta(description="salt: which one is active, as master_type above; all of them may order"),
+    ] = "str"
+    master_alive_interval: Annotated[
+        Annotated[float, Meta(ge=0, le=3600)] | None,
+        Meta(description="salt: seconds between two probes of a master that says nothing; default: 30"),
+    ] = None
+    master_failback: Annotated[
+        bool, Meta(description="salt: go back to a master that stands before the active one when it is up again")
+    ] = False
+    master_failback_interval: Annotated[
+        float, Meta(ge=0, le=86_400, description="salt: seconds that it must have been up without a break")
+    ] = 0.0
+    master_shuffle: Annotated[bool, Meta(description="salt: draw the order of the masters at the start")] = False
+    master_finger: Annotated[
+        str,
+        Meta(
+            pattern=FINGER_PATTERN,
+            description="salt: fingerprint of the masters' key, as salt-key -F shows it; default: the first is kept",
+        ),
+    ] = ""
+    acceptance_wait_time: Annotated[
+        float, Meta(gt=0, le=3600, description="salt: seconds between two questions whether our key is accepted")
+    ] = 10.0
+    acceptance_wait_time_max: Annotated[
+        float, Meta(ge=0, le=86_400, description="salt: up to so many seconds this wait grows; 0: it stays")
+    ] = 0.0
+    random_reauth_delay: Annotated[
+        float, Meta(ge=0, le=3600, description="salt: a lost master is asked again after up to so many seconds")
+    ] = 10.0
+    auth_timeout: Annotated[float, Meta(gt=0, le=300, description="salt: most that a sign-in may take, in seconds")] = (
+        5.0
+    )
+    auth_tries: Annotated[int, Meta(ge=1, le=100, description="salt: sign-ins before a longer wait")] = 7
+    request_channel_timeout: Annotated[
+        float, Meta(ge=1, le=3600, description="salt: most that the answer to a request may take, in seconds")
+    ] = 60.0
+    keysize: Annotated[int, Meta(ge=2048, le=8192, description="salt: bits of our RSA key when it is made")] = 2048
+    encryption_algorithm: Annotated[EncryptionAlgorithm, Meta(description="salt: as in Salt; SHA1 for old masters")] = (
+        "OAEP-SHA224"
+    )
+    signing_algorithm: Annotated[SigningAlgorithm, Meta(description="salt: as in Salt; SHA1 for old masters")] = (
+        "PKCS1v15-SHA224"
+    )
+
+    def __post_init__(self) -> None:
+        """What no pattern of a setting can say."""
+        if self.type == "outstation":
+            if self.masters:
+                raise ValueError(
+                    "masters: here are Salt's, so type: salt is missing; our own stand under masters: above"
+                )
+            return
+        if not self.masters:
+            raise ValueError("masters: is empty; give the address of a Salt master, as in masters: [salt.example.net]")
+        for place, address in enumerate(self.masters):
+            port = address.rpartition(":")[2] if not address.endswith("]") and ":" in address else "1"
+            if not (port.isascii() and port.isdigit() and 1 <= int(port) <= HIGHEST_PORT):
+                raise ValueError(f"masters[{place}]: {address}: there is no such port, 1 to {HIGHEST_PORT} are allowed")
+            if address in self.masters[:place]:
+                raise ValueError(f"masters[{place}]: {address} is there twice; remove one of the two")
+
+    @property
+    def salt(self) -> bool:
+        """Whether the masters above are Salt's."""
+        return self.type == "salt"
+
+    def rules(self, name: str) -> SaltRules:
+        """How the masters are used by a gateway of this name."""
+        return SaltRules(
+            id=self.id or name,
+            master_port=self.master_port,
+            publish_port=self.publish_port or 0,
+            master_type=self.master_type,
+            master_alive_interval=self.master_alive_interval,
+            master_failback=self.master_failback,
+            master_failback_interval=self.master_failback_interval,
+            master_shuffle=self.master_shuffle,
+            master_finger=self.master_finger,
+            acceptance_wait_time=self.acceptance_wait_time,
+            acceptance_wait_time_max=self.acceptance_wait_time_max,
+            random_reauth_delay=self.random_reauth_delay,
+            auth_timeout=self.auth_timeout,
+            auth_tries=self.auth_tries,
+            request_channel_timeout=self.request_channel_timeout,
+            keysize=self.keysize,
+            encryption_algorithm=self.encryption_algorithm,
+            signing_algorithm=self.signing_algorithm,
+        )

@@ -1,0 +1,61 @@
+"""The rooms of a gateway whose masters are stock Salt masters. Wiring only, no behaviour."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from device_agent.clock import Clock
+from device_agent.parts import Part
+from gateway.config import StationSettings
+from gateway.rooms import Rooms
+from gateway.salt.asked import JobTable
+from gateway.salt.book import SaltBook
+from gateway.salt.orders import SaltOrders
+from gateway.salt.sender import SaltSender
+from upstream.salt.uplink import SaltUplink
+
+
+class SaltRooms:
+    """Orders come in by them, answers and events go out."""
+
+    def __init__(self, rooms: Rooms, settings: StationSettings, state_dir: Path, clock: Clock) -> None:
+        upstream = settings.upstream
+        rules = upstream.rules(settings.name)
+        book = SaltBook(rooms.writer, rooms.reader)
+        self.sender = SaltSender(
+            spool=rooms.spool,
+            book=book,
+            reader=rooms.reader,
+            metrics=rooms.metrics,
+            clock=clock,
+            gateway=rules.id,
+            masters=lambda: upstream.masters,
+            syndic_tags=settings.events.syndic_tags,
+        )
+        self.orders = SaltOrders(
+            site=settings.name,
+            acceptance=rooms.acceptance,
+            registry=rooms.registry,
+            nodegroups=rooms.nodegroups,
+            book=book,
+            table=JobTable(site=settings.name, open_jobs=rooms.open_jobs, delivery=rooms.delivery, audit=rooms.audit),
+            audit=rooms.audit,
+            spool=rooms.spool,
+            writer=rooms.writer,
+            telling=self.sender,
+            metrics=rooms.metrics,
+            clock=clock,
+        )
+        self.uplink = SaltUplink(
+            rules=rules,
+            masters=upstream.masters,
+            keys_dir=state_dir / "salt",
+            orders=self.orders,
+            feed=self.sender,
+            refusals=rooms.metrics,
+            clock=clock,
+        )
+
+    def parts(self) -> list[Part]:
+        """What looks for news before the links that tell it."""
+        return [self.sender, self.uplink]
