@@ -86,7 +86,7 @@ class SaltDouble:
     def publish(self, load: Mapping[str, Any], *, serial: int | None = None, box: Box | None = None) -> bytes:
         """A publish, signed."""
         self.serial = self.serial + 1 if serial is None else serial
-        sealed = (box or self.aes).seal(wire.pack({**load, "serial": self.serial}))
+        sealed = (box or self.aes).seal(wire.pack({"serial": self.serial, **load}))
         algorithm = "PKCS1v15-SHA1"
         return wire.pack({"enc": "aes", "load": sealed, "sig": self.sign(sealed, algorithm), "sig_algo": algorithm})
 
