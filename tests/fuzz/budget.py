@@ -12,6 +12,7 @@ RUNS: Final = {
     "uplink": 150_000,
     "mqtt": 40_000,
     "file_questions": 50_000,
+    "salt": 40_000,
 }
 """Inputs for each target, in the order in which they are run: two minutes in all where nothing else runs."""
 

@@ -48,7 +48,7 @@ from device_agent.trust.root_list import sign_root_list
 from device_agent.trust.signed_job import ALL, JobHeader, Order, seal_for_device, seal_for_group
 from device_agent.trust.site_request import sign_site_request
 from device_agent.trust.token import JoinToken, SiteToken
-from tests.fuzz import envelopes, file_questions, messages, proofs, signed_claims, uplink, world
+from tests.fuzz import envelopes, file_questions, messages, proofs, salt, signed_claims, uplink, world
 from tests.fuzz.asked_seeds import ASKED
 from tests.fuzz.choosing import Reader, for_reader, reader_of
 from tests.fuzz.files import SEEDS, seeds
@@ -326,12 +326,10 @@ def of_uplink(real: Made) -> Made:
         StoryTaken(JID),
     ]
     made, others = {"group_keys": frames.encode(keys)}, dict[str, str]()
-    kinds: dict[str, Sequence[frames.FromSite | frames.FromMaster]]
-    kinds = {"from_site": from_site, "from_master": from_master}
-    for reader, listed in kinds.items():
-        for frame in listed:
-            name = f"{reader}_{type(frame).__name__.lower()}"
-            made[name], others[name] = frames.encode(frame), reader
+    both = [*(("from_site", each) for each in from_site), *(("from_master", each) for each in from_master)]
+    for reader, frame in both:
+        name = f"{reader}_{type(frame).__name__.lower()}"
+        made[name], others[name] = frames.encode(frame), reader
     return _for_readers(uplink.READERS, made, others)
 
 
@@ -373,6 +371,7 @@ def all_seeds() -> dict[str, Made]:
         "uplink": of_uplink(real),
         "mqtt": of_mqtt(),
         "file_questions": file_questions.made(),
+        "salt": salt.made(),
     }
 
 

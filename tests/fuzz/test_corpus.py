@@ -57,6 +57,7 @@ COSTLY = {
     "messages": COSTLY_MSGPACK | LONG,
     "uplink": COSTLY_MSGPACK | LONG,
     "file_questions": COSTLY_MSGPACK | LONG,
+    "salt": COSTLY_MSGPACK | LONG,
     "mqtt": {"empty messages": b"\x30\x03\x00\x01t" * LENGTH, "pings": b"\xd0\x00" * LENGTH, **LONG},
 }
 
