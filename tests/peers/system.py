@@ -104,13 +104,12 @@ class System(Rehearsal):
         """A station's state folder."""
         return self.folder / name
 
-    def add_gateway(
-        self, name: str, /, *above: str, granted: SitePolicy | None = None, **settings: Any
-    ) -> StationClient:
+    def add_gateway(self, name: str, /, *above: str, **settings: Any) -> StationClient:
         """A gateway below these stations, with a broker of its own unless its settings name another.
 
         Without any above it has its certificate from the fleet's offline authority, with what is ``granted`` in it.
         """
+        granted: SitePolicy | None = settings.pop("granted", None)
         ports = {"port": free_port(), "enroll_port": free_port()}
         broker = {"host": "127.0.0.1", **ports, **settings.pop("broker", {})}
         self.ports[name] = broker["port"]
