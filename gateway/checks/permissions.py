@@ -14,7 +14,7 @@ from gateway.checks.box import Box, user_name
 from gateway.checks.finding import Facts, Finding
 
 FOLDER_MODE: Final = 0o700
-SECRETS: Final = ("curve.key", "trust.keys", "broker-authority.pem")
+SECRETS: Final = ("curve.key", "trust.keys", "broker-authority.pem", "gateway.pem")
 """Whoever has one of these is the station."""
 
 OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO

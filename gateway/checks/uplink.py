@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Mapping
 from typing import Any, Final
@@ -13,6 +14,10 @@ from gateway.fleet.station_files import StationFiles
 
 CONNECT_SECONDS: Final = 3.0
 MASTERS_TRIED: Final = 4
+LOST: Final = "lost_publishes"
+"""What a link to a Salt master says of itself, and one to a master of ours does not."""
+
+ACCEPT: Final = re.compile(r"salt-key -a \S+")
 
 
 async def check(facts: Facts) -> list[Finding]:
@@ -36,6 +41,8 @@ async def check(facts: Facts) -> list[Finding]:
         ]
     standing_by = [link["address"] for link in others if link["state"] == "connected"]
     words = f", standing by: {', '.join(standing_by)}" if standing_by else ""
+    lost = sum(link.get(LOST, 0) for link in uplink["links"])
+    words += f"; {lost} publishes were lost on the way, which Salt does not repeat" if lost else ""
     return [
         Finding(
             check="uplink",
@@ -58,6 +65,8 @@ def _away(view: Mapping[str, Any], link: Mapping[str, Any]) -> Finding:
 
 
 def _fix(view: Mapping[str, Any], last_error: str, state: str) -> str:
+    if any(LOST in link for link in view["uplink"]["links"]):
+        return _fix_salt(last_error, state)
     standing = "pending" if state == "pending" else last_error.split(":", maxsplit=1)[0]
     if "the key was revoked" in last_error:
         standing = "revoked"
@@ -73,10 +82,25 @@ def _fix(view: Mapping[str, Any], last_error: str, state: str) -> str:
     return fixes.get(standing, "check the address and key under masters: in the settings, and the network to it")
 
 
+def _fix_salt(last_error: str, state: str) -> str:
+    accept = ACCEPT.search(last_error)
+    if accept is not None:
+        return f"on the master: {accept[0]}"
+    if state == "refused":
+        return (
+            "look at the key of this gateway on the master (salt-key -L), and at the key of the master (docs/salt.md)"
+        )
+    return "check the address under upstream: in the settings, and the network to its ports 4505 and 4506"
+
+
 def at_rest(box: Box) -> list[Finding]:
     """Whether the masters can be reached from this machine at all; none on a station that knows no master."""
     if box.role == "master":
         return []
+    upstream = box.settings.upstream
+    if upstream.salt:
+        found = [_reached(f"{host}:{port}") for host, port in map(upstream.request_port, upstream.masters)]
+        return [each for each in found if each.severity != "ok"] or found[:1]
     known = [entry.address for entry in box.settings.masters]
     joined = StationFiles(box.state_dir).joined() if (box.state_dir / "masters").exists() else None
     known += [master.address for master in joined.masters] if joined is not None else []

@@ -29,7 +29,14 @@ Ask = Callable[[Path, str], bytes]
 
 PIECE_CHARACTERS: Final = 4 * 1024 * 1024
 SECRET_FILE_BYTES: Final = 64 * 1024
-KEY_FILES: Final = ("trust.keys", "curve.key", "broker-authority.pem", "broker/login", "ssh.secrets")
+KEY_FILES: Final = (
+    "trust.keys",
+    "curve.key",
+    "broker-authority.pem",
+    "broker/login",
+    "ssh.secrets",
+    "salt/gateway.pem",
+)
 ASKED: Final = {
     "station.json": "/station",
     "check.json": "/check",

@@ -46,6 +46,7 @@ _QUERIES: Final = {
     "devices_by_state": ("enrolled", "SELECT state, count(*) FROM enrolled GROUP BY state ORDER BY state"),
     "sites_by_state": ("keys", "SELECT state, count(*) FROM keys GROUP BY state ORDER BY state"),
     "jobs": ("jobs", "SELECT origin, count(*) FROM jobs GROUP BY origin ORDER BY origin"),
+    "salt_orders": ("salt_jobs", "SELECT master, count(*) FROM salt_jobs GROUP BY master ORDER BY master"),
     "outcomes": ("outcomes", "SELECT outcome, count(*) FROM outcomes GROUP BY outcome ORDER BY outcome"),
     "denied_last": (
         "audit",

@@ -77,3 +77,35 @@ async def test_masters_that_stand_by_are_named_and_each_that_is_away_is_a_warnin
     assert connected.finding.endswith("standing by: tcp://192.0.2.2:4510")
     assert (away.severity, away.finding) == ("warning", "waiting: no answer in 5 s (tcp://192.0.2.3:4510)")
     assert pending.fix == "on the master: outstation keys accept lisbon"
+
+
+SALT = {"address": "192.0.2.1", "state": "pending", "last_error": "", "lost_publishes": 0}
+
+
+@pytest.mark.parametrize(
+    ("state", "last_error", "fix"),
+    [
+        (
+            "pending",
+            "accept it on the master: salt-key -a faro (salt-key -f faro …)",
+            "on the master: salt-key -a faro",
+        ),
+        ("refused", "the key of the master has changed", "salt-key -L"),
+        ("waiting", "no answer in 5 s", "under upstream:"),
+    ],
+)
+async def test_a_salt_master_is_mended_with_salts_commands(state: str, last_error: str, fix: str, facts: Told) -> None:
+    facts.station["uplink"] = {"state": state, "last_error": last_error, "master": "192.0.2.1", "links": [SALT]}
+    (finding,) = await check(facts)
+    assert finding.severity == "warning"
+    assert fix in finding.fix
+
+
+async def test_what_a_salt_master_published_and_did_not_arrive_is_said(facts: Told) -> None:
+    link = {**SALT, "state": "connected", "lost_publishes": 3}
+    facts.station |= {
+        "uplink": {"state": "connected", "last_error": "", "master": "192.0.2.1", "links": [link]},
+        "spool_pending": 0,
+    }
+    (finding,) = await check(facts)
+    assert "3 publishes were lost" in finding.finding
