@@ -10,7 +10,7 @@ from tests.peers.waiting import until
 
 DIST = Path(__file__).resolve().parents[2] / "dist"
 GATEWAY = "outstation-gateway.service"
-SECONDS = 300.0
+SECONDS = 900.0
 PASSPHRASE = "correct horse battery staple"
 
 

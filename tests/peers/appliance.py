@@ -20,7 +20,7 @@ DIST = Path(__file__).resolve().parents[2] / "dist"
 PREVIOUS = "0.0.1"
 """The version that ``make appliance`` gives to a package of the same tree, to have something to come from."""
 
-SECONDS = 300.0
+SECONDS = 900.0
 """How long a test waits for anything; it says nothing about how long it takes."""
 
 GATEWAY, MASTER, BROKER = "outstation-gateway.service", "outstation-master.service", "outstation-broker.service"

@@ -12,7 +12,7 @@ from tests.peers.waiting import until
 DIST = Path(__file__).resolve().parents[2] / "dist"
 GATEWAY = "outstation-gateway.service"
 GUARD = "outstation-upgrade-guard.service"
-SECONDS = 300.0
+SECONDS = 900.0
 QUICK = (
     "[Service]\nExecStart=\n"
     "ExecStart=/usr/lib/outstation/bin/python3 -I -m gateway.upgrade.guard --deadline 60 --steady 5\n"
