@@ -16,7 +16,7 @@ SERVICES = sorted(path for path in (ROOT / "systemd").glob("*.service"))
 MOST_EXPOSURE = 2.0
 """Of 10. The agent manages its device as root, and has a profile of its own (docs/agent.md)."""
 
-CLOSED = ("gateway", "master", "broker")
+CLOSED = ("gateway", "master", "broker", "join-usb")
 
 pytestmark = pytest.mark.skipif(ANALYZE is None, reason="systemd is not installed: apt install systemd")
 

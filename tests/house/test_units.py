@@ -17,7 +17,7 @@ from device_agent.swarm import Swarm
 from gateway.broker.start import RUNTIME, SETTINGS
 from tests.house.tree import ROOT, name, python_files
 
-NO_DAEMONS = {"outstation-upgrade-guard", "outstation-check"}
+NO_DAEMONS = {"outstation-upgrade-guard", "outstation-check", "outstation-join-usb"}
 UNITS = sorted(path for path in (ROOT / "systemd").glob("*.service") if path.stem not in NO_DAEMONS)
 STATIONS = ("gateway", "master")
 
