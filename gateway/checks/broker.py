@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import subprocess
 from typing import Final
 
 from gateway.broker.embedded import COMFORTABLE_DEVICES
+from gateway.broker.own_address import not_own
 from gateway.broker.start import find_mosquitto
 from gateway.checks.box import Box
 from gateway.checks.finding import Facts, Finding
 
 SECONDS: Final = 5.0
+OURS: Final = ("managed", "service")
+"""The modes in which mosquitto runs on this machine, and ``host`` is where it listens."""
+
 LEAST: Final = (2, 0)
 """The first mosquitto with the listeners and the rules that a site needs."""
 
@@ -26,6 +31,8 @@ async def check(facts: Facts) -> list[Finding]:
     broker = view["broker"]
     if broker is None:
         return []
+    if broker["mode"] in OURS and (foreign := await asyncio.to_thread(_foreign, broker["host"])):
+        return foreign
     where = f"{broker['mode']} broker at {broker['host']}:{broker['port']}"
     if not broker["connected"]:
         return [
@@ -55,7 +62,7 @@ async def check(facts: Facts) -> list[Finding]:
 def at_rest(box: Box) -> list[Finding]:
     """One finding about the program that would be the broker; none where it is another's, or inside the station."""
     broker = box.settings.broker
-    if broker is None or broker.mode not in ("managed", "service"):
+    if broker is None or broker.mode not in OURS:
         return []
     program = find_mosquitto()
     if program is None:
@@ -80,7 +87,27 @@ def at_rest(box: Box) -> list[Finding]:
                 fix="apt install mosquitto, from Debian 12 or newer",
             )
         ]
-    return [Finding(check="broker", severity="ok", finding=f"{program} is there")]
+    foreign = _foreign(broker.host) if broker.host is not None else []
+    return foreign or [Finding(check="broker", severity="ok", finding=f"{program} is there")]
+
+
+def _foreign(host: str) -> list[Finding]:
+    """What there is to say of a broker that is to listen where this machine has no address."""
+    why = not_own(host)
+    if not why:
+        return []
+    return [
+        Finding(
+            check="broker",
+            severity="error",
+            finding=f"broker.host {host} is no address of this machine: {why}",
+            meaning="the broker cannot listen there, so no device with an agent can be reached; what is before this"
+            " machine, a router or a name, does not belong there",
+            fix="ip -brief address shows which it has; correct broker.host in /etc/outstation/gateway.yaml or"
+            " gateway.d/50-join.yaml, or take it out for all of them; then systemctl restart outstation-gateway",
+            about="broker.host",
+        )
+    ]
 
 
 def _release(program: str) -> tuple[int, ...] | None:

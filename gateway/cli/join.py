@@ -26,6 +26,8 @@ from gateway.cli.text import safe
 if TYPE_CHECKING:
     from gateway.cli.client import StationClient
     from gateway.cli.fleet_views import FleetView
+    from gateway.cli.output import Output
+    from gateway.config import StationSettings
     from gateway.fleet.join_file import JoinWish
 
 GATEWAY_CONFIG = Path("/etc/outstation/gateway.yaml")
@@ -113,6 +115,7 @@ def gateway_join(
         piece = write_wish(config, given.wish)
         output.note(f"site {safe(given.wish.site)}: kept in {safe(str(piece))}")
     settings, folder = settings_and_folder("gateway", config)
+    _say_foreign(output, given, settings)
     client = _client(context, settings.socket)
     taken = _taken(client, settings.name, folder, given)
     if not taken.running:
@@ -182,6 +185,21 @@ def _given(
         return Given(tokens=(text,))
     wish = wish_of(config, known, text, **typed)
     return Given(wish, tuple(wish.tokens()))
+
+
+def _say_foreign(output: Output, given: Given, settings: StationSettings) -> None:
+    """A broker that is told to listen where this machine has no address: it may get one yet, so this is no refusal."""
+    from gateway.broker.own_address import not_own
+
+    host = given.wish.broker.host if given.wish is not None else None
+    if host is None or settings.broker is None or settings.broker.mode not in ("managed", "service"):
+        return
+    if why := not_own(host):
+        output.note(f"warning: {safe(host)} is no address of this machine ({why}): the broker cannot listen there")
+        output.note(
+            "  ip -brief address shows which it has; join again with the right --broker-host, and then"
+            " sudo systemctl restart outstation-gateway"
+        )
 
 
 def _refuse_beside_a_file(typed: dict[str, Any]) -> None:

@@ -13,6 +13,7 @@ import yaml
 import zmq
 
 from device_agent.settings import load, says
+from device_agent.trust.token import SiteToken
 from gateway.cli.client import StationClient
 from gateway.cli.key_client import KeyClient
 from gateway.config import StationSettings
@@ -23,6 +24,7 @@ from tests.peers.finished import Finished
 from tests.peers.notified import played_supervisor
 from tests.peers.system import ROOT, System
 from tests.peers.unjoined import Unjoined, unjoined
+from upstream.curve import key_bytes
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
@@ -64,6 +66,18 @@ def test_a_gateway_that_was_told_nothing_runs_and_says_what_to_do(system: System
     assert "has not joined yet" in asked.error
     assert "try:     sudo outstation gateway join" in asked.error
     assert gateway.stop() == 0
+
+
+def test_an_address_for_cameras_that_this_machine_has_not_is_told_and_no_refusal(system: System) -> None:
+    gateway = unjoined(system)
+    curve = key_bytes(zmq.curve_keypair()[0].decode())
+    token = SiteToken(bytes(range(16)), curve, ("tcp://203.0.113.7:4510",)).text()
+    told = gateway.type(token, "--site", "lisbon", "--broker-host", "192.0.2.10", "--no-wait", status=0)
+    assert "warning: 192.0.2.10 is no address of this machine" in told.error
+    assert yaml.safe_load(gateway.piece.read_text())["broker"] == {"host": "192.0.2.10"}
+    right = gateway.type(token, "--site", "lisbon", "--broker-host", "127.0.0.1", "--no-wait", status=0)
+    assert "no address of this machine" not in right.error
+    assert yaml.safe_load(gateway.piece.read_text())["broker"] == {"host": "127.0.0.1"}
 
 
 def test_it_joins_while_it_runs_and_takes_a_job_to_a_camera_without_a_restart(system: System) -> None:
