@@ -35,7 +35,7 @@ $(READY): pyproject.toml constraints.txt packaging/make-venv
 demo: setup ## show the whole system on this machine, in under a minute (DEMO_ARGS="--devices 20 --keep")
 	@$(BIN)/outstation demo $(DEMO_ARGS)
 
-test: setup ## check, then run every test, in two processes; as root also those for which machines are booted
+test: setup ## check, then run every test, in three processes; as root also those for which machines are booted
 	@packaging/run-tests $(PYTEST_ARGS)
 
 check: $(READY) ## format, lint, types and the import contract

@@ -17,13 +17,16 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
-HEAVY = ("tests/system/", "tests/attacks/", "tests/promises/", "tests/salt/")
-"""Each of these starts whole systems: one at a time, while the others run beside them."""
+HEAVY = ("tests/appliance/", "tests/salt/", "tests/system/", "tests/attacks/", "tests/promises/")
+"""Each of these starts whole systems, or machines, and takes long."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where tests run in several processes, those of one file stay together, and the heavy ones in one process."""
+    """Where tests run in several processes, those of one file stay together; what takes long does not come last."""
     for item in items:
-        file = item.nodeid.partition("::")[0]
-        group = "heavy" if file.startswith(HEAVY) else file
-        item.add_marker(pytest.mark.xdist_group(group))
+        item.add_marker(pytest.mark.xdist_group(_file(item)))
+    items.sort(key=lambda item: not _file(item).startswith(HEAVY))
+
+
+def _file(item: pytest.Item) -> str:
+    return item.nodeid.partition("::")[0]
