@@ -1,0 +1,209 @@
+"""Files of a Salt master, as the station's file room asks for them.
+
+Salt knows the hash of a whole file and no marks of its chunks. So a file comes down once, into a part beside the
+contents; when it is whole and right it goes into the cache of the site, and its marks are told. Whoever asks for them
+before that is told to ask again, and a part that is there is gone on with, whatever was cut or killed meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from device_agent.clock import Clock
+from device_agent.errors import Refused
+from device_agent.protocol.file_questions import (
+    CHUNK_BYTES,
+    FILE_BYTES,
+    MARK_BYTES,
+    MARKS_AT_ONCE,
+    AskChunk,
+    AskHashes,
+    FileEntry,
+    FindFile,
+    ListFiles,
+    chunks_of,
+    decode,
+    encode,
+    page_of,
+    sound_path,
+)
+from gateway.files.served import LISTED_MOST
+from gateway.files.store import ContentStore, disk_refusal, mark_of
+from gateway.metrics import Metrics
+from upstream.link_budget import LinkBudget
+from upstream.salt.ports import SaltAbove
+
+TURN_SECONDS: Final = 3.0
+"""So long one question goes on with a file; then whoever asked hears that it is not here yet."""
+
+PIECE_BYTES: Final = 8 * 1024 * 1024
+"""More than any master is told to hand out at once (``file_buffer_size``)."""
+
+PARTS: Final = 8
+"""Most parts that are kept at a time."""
+
+LISTED_SECONDS: Final = 10.0
+SIZE_IN_STAT: Final = 6
+"""Where a list of ``os.stat`` has the size."""
+
+
+class SaltFiles:
+    """Answers with what a master has. ``store`` is the cache of the site, set once it is there."""
+
+    def __init__(self, folder: Path, max_bytes_per_second: int, metrics: Metrics, clock: Clock) -> None:
+        self.store: ContentStore | None = None
+        self._folder = folder
+        self._budget = LinkBudget(max_bytes_per_second, clock)
+        self._metrics = metrics
+        self._clock = clock
+        self._coming = asyncio.Lock()
+        self._listed: tuple[str, float, list[str]] | None = None
+        self._listing = asyncio.Lock()
+
+    async def find(self, above: SaltAbove, body: bytes, patience: float) -> bytes:
+        """Which file stands at a path. Raises ``Refused`` and ``Unanswered``."""
+        wanted = decode(body, FindFile)
+        place = {"path": sound_path(wanted.path), "saltenv": wanted.saltenv}
+        told = await above.request("_file_hash_and_stat", place, patience=patience)
+        hashed, looked = (told[0], told[1]) if isinstance(told, list) and len(told) == 2 else (told, None)
+        if not isinstance(hashed, dict) or not hashed.get("hsum"):
+            raise Refused("not_found", f"the Salt master has no {wanted.path} in environment {wanted.saltenv}")
+        if hashed.get("hash_type") != "sha256":
+            kind = str(hashed.get("hash_type"))[:20]
+            raise Refused("not_sha256", f"the Salt master's hash_type is {kind}; set hash_type: sha256 there")
+        size = looked[SIZE_IN_STAT] if isinstance(looked, list) and len(looked) > SIZE_IN_STAT else None
+        try:
+            return encode(msgspec.convert({**place, "size": size, "sha256": hashed["hsum"]}, FileEntry))
+        except msgspec.ValidationError as error:
+            raise Refused("malformed", f"what the Salt master says of {wanted.path}: {error}") from None
+
+    async def listed(self, above: SaltAbove, body: bytes, patience: float) -> bytes:
+        """The files under a folder; those of folders without any are not told by a Salt master."""
+        wanted = decode(body, ListFiles)
+        async with self._listing:
+            known = self._listed
+            if known is None or known[0] != wanted.saltenv or self._clock.monotonic() - known[1] > LISTED_SECONDS:
+                fields = {"saltenv": wanted.saltenv, "prefix": ""}
+                told = await above.request("_file_list", fields, patience=patience)
+                known = self._listed = (wanted.saltenv, self._clock.monotonic(), _sound(told))
+        under = f"{wanted.under.strip('/')}/" if wanted.under.strip("/") else ""
+        return encode(page_of([path for path in known[2] if path.startswith(under)], wanted.after))
+
+    async def hashes(self, above: SaltAbove, body: bytes, patience: float) -> bytes:
+        """The marks of a file's chunks; nothing while it is still coming."""
+        asked = decode(body, AskHashes)
+        store, entry = self.store, asked.entry
+        if store is None:
+            raise Refused("busy", "the cache of the site is not open yet")
+        # One after another: each goes on for a moment, and whoever asks comes again.
+        async with self._coming:
+            marks = await store.marks(entry.sha256)
+            if marks is None:
+                marks = await self._come(above, store, entry, patience)
+        return marks[asked.first * MARK_BYTES : (asked.first + MARKS_AT_ONCE) * MARK_BYTES]
+
+    async def chunk(self, above: SaltAbove, body: bytes, patience: float) -> bytes:
+        """A piece of a file, for a chunk that has become wrong in the cache."""
+        asked = decode(body, AskChunk)
+        piece = await self._piece(above, asked.entry, asked.offset, patience)
+        return piece[: min(asked.length, CHUNK_BYTES - asked.offset % CHUNK_BYTES)]
+
+    async def _come(self, above: SaltAbove, store: ContentStore, entry: FileEntry, patience: float) -> bytes:
+        """Go on with a file; its marks when it is whole, and nothing before."""
+        part = self._folder / entry.sha256
+        ends = self._clock.monotonic() + min(TURN_SECONDS, patience)
+        try:
+            size = await asyncio.to_thread(_begun, part, entry.size)
+            while size < entry.size:
+                await self._budget.room()
+                piece = await self._piece(above, entry, size, patience)
+                if size + len(piece) > entry.size:
+                    raise Refused("changed", f"{entry.path} is longer than it was said to be")
+                await asyncio.to_thread(_add, part, size, piece)
+                self._budget.spend(len(piece))
+                self._metrics.add("files_fetched_bytes", len(piece))
+                size += len(piece)
+                store.in_use([entry.sha256])
+                if size < entry.size and self._clock.monotonic() >= ends:
+                    return b""
+            marks, right = await asyncio.to_thread(_judged, part, entry.sha256)
+            if not right:
+                part.unlink(missing_ok=True)
+                raise Refused("changed", f"{entry.path} is another file than the one that was found")
+            there = await store.begin(entry.sha256, entry.size, marks)
+            for number in range(chunks_of(entry.size)):
+                if number not in there:
+                    chunk = await asyncio.to_thread(_read, part, number * CHUNK_BYTES)
+                    await store.put(entry.sha256, number, chunk)
+            part.unlink(missing_ok=True)
+        except OSError as error:
+            raise disk_refusal(error) from None
+        except Refused as refusal:
+            if refusal.reason == "changed":
+                part.unlink(missing_ok=True)
+            raise
+        return marks
+
+    async def _piece(self, above: SaltAbove, entry: FileEntry, offset: int, patience: float) -> bytes:
+        fields = {"path": entry.path, "saltenv": entry.saltenv, "loc": offset}
+        told = await above.request("_serve_file", fields, patience=patience)
+        data: Any = told.get("data") if isinstance(told, dict) else None
+        # What is UTF-8 was taken for text on the way, and is the same bytes.
+        piece = data.encode() if isinstance(data, str) else data
+        if not isinstance(piece, bytes) or len(piece) > PIECE_BYTES:
+            raise Refused("malformed", f"the Salt master's piece of {entry.path} is none")
+        if not piece and offset < entry.size:
+            raise Refused("changed", f"{entry.path} is shorter than it was said to be, or gone")
+        return piece
+
+
+def _sound(told: Any) -> list[str]:
+    if not isinstance(told, list) or len(told) > LISTED_MOST:
+        raise Refused("malformed", f"the Salt master's listing is none, or has over {LISTED_MOST} files")
+    found = set()
+    for path in told:
+        with suppress(Refused):
+            found.add(sound_path(path) if isinstance(path, str) else "")
+    return sorted(found - {""})
+
+
+def _begun(part: Path, most: int) -> int:
+    part.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not part.exists():
+        # What nobody goes on with gives way to what comes.
+        others = sorted(part.parent.iterdir(), key=lambda each: each.stat().st_mtime, reverse=True)
+        for old in others[PARTS - 1 :]:
+            old.unlink()
+        return 0
+    size = part.stat().st_size
+    if size > min(most, FILE_BYTES):
+        part.unlink()
+        return 0
+    return size
+
+
+def _add(part: Path, offset: int, piece: bytes) -> None:
+    with part.open("r+b" if offset else "wb") as file:
+        file.seek(offset)
+        file.write(piece)
+
+
+def _judged(part: Path, sha256: str) -> tuple[bytes, bool]:
+    whole, marks = hashlib.sha256(), []
+    with part.open("rb") as file:
+        while chunk := file.read(CHUNK_BYTES):
+            whole.update(chunk)
+            marks.append(mark_of(chunk))
+    return b"".join(marks), whole.hexdigest() == sha256
+
+
+def _read(part: Path, offset: int) -> bytes:
+    with part.open("rb") as file:
+        file.seek(offset)
+        return file.read(CHUNK_BYTES)
