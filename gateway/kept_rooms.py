@@ -166,7 +166,8 @@ class KeptRooms:
     def ask_above(self, uplink: Rope) -> None:
         """There is an uplink, over which masters can be asked."""
         self.files.above = uplink
-        self.pillars.above = lambda: uplink if self._rooms.masters() else None
+        salt = self._settings.upstream.salt
+        self.pillars.above = lambda: uplink if salt or self._rooms.masters() else None
 
     # --- files -----------------------------------------------------------------------------------------------------
 

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from device_agent.clock import Clock
 from device_agent.parts import Part
+from device_agent.protocol.stations import station_device
 from gateway.config import StationSettings
+from gateway.files.store import ContentStore
 from gateway.rooms import Rooms
+from gateway.salt.above import SaltAnswers
+from gateway.salt.above_files import SaltFiles
+from gateway.salt.above_pillar import SaltPillar
 from gateway.salt.asked import JobTable
 from gateway.salt.book import SaltBook
 from gateway.salt.orders import SaltOrders
@@ -18,7 +24,9 @@ from upstream.salt.uplink import SaltUplink
 class SaltRooms:
     """Orders come in by them, answers and events go out."""
 
-    def __init__(self, rooms: Rooms, settings: StationSettings, state_dir: Path, clock: Clock) -> None:
+    def __init__(
+        self, rooms: Rooms, settings: StationSettings, store: ContentStore, state_dir: Path, clock: Clock
+    ) -> None:
         upstream = settings.upstream
         rules = upstream.rules(settings.name)
         book = SaltBook(rooms.writer, rooms.reader)
@@ -46,6 +54,15 @@ class SaltRooms:
             metrics=rooms.metrics,
             clock=clock,
         )
+        files = SaltFiles(state_dir / "salt" / "files", settings.files.max_bytes_per_second, rooms.metrics, clock)
+        files.store = store
+        station = station_device(settings.name)
+
+        def grains() -> dict[str, Any]:
+            """What the gateway tells of itself as a target, under its id at the masters."""
+            own = rooms.registry.own_device(station)
+            return {**(own.grains if own is not None else {}), "id": rules.id}
+
         self.uplink = SaltUplink(
             rules=rules,
             masters=upstream.masters,
@@ -54,6 +71,7 @@ class SaltRooms:
             feed=self.sender,
             refusals=rooms.metrics,
             clock=clock,
+            asked=SaltAnswers(files, SaltPillar(settings.name, grains, clock)).answer,
         )
 
     def parts(self) -> list[Part]:

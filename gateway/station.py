@@ -262,7 +262,7 @@ class Station:
         self, stack: contextlib.AsyncExitStack, rooms: Rooms, kept: KeptRooms, state_dir: Path
     ) -> None:
         if self._settings.upstream.salt:
-            salt = SaltRooms(rooms, self._settings, state_dir, self._clock)
+            salt = SaltRooms(rooms, self._settings, kept.files.store, state_dir, self._clock)
             rooms.facts.uplink = rooms.cutting = salt.uplink
             for part in salt.parts():
                 await stack.enter_async_context(part)

@@ -33,12 +33,15 @@ UPSTREAM: Final = (
     "acceptance_wait_time_max",
     "auth_timeout",
     "auth_tries",
+    "encryption_algorithm",
     "keysize",
     "master_alive_interval",
     "master_failback",
     "master_failback_interval",
     "master_finger",
     "random_reauth_delay",
+    "request_channel_timeout",
+    "signing_algorithm",
 )
 """Keys that keep their name in the section ``upstream``."""
 
@@ -75,9 +78,9 @@ NO_MEANING: Final[dict[str, str]] = {
         proxy_mines_pillar proxymodule skip_connect_on_init
     """,
     "the link to a Salt master is Outstation's own, with its own times and tries (docs/salt.md)": """
-        always_verify_signature auth_mode auth_retries auth_safemode encryption_algorithm master_tries
+        always_verify_signature auth_mode auth_retries auth_safemode master_tries
         master_uri master_uri_format minion_sign_messages ping_interval pub_ret random_startup_delay recon_*
-        rejected_retry request_channel_* resolve_dns_fallback retry_dns* return_retry_* signing_algorithm
+        rejected_retry request_channel_tries resolve_dns_fallback retry_dns* return_retry_*
         source_address source_interface_name source_publish_port source_ret_port tcp_authentication_retries
         tcp_keepalive* unique_jid use_master_when_local verify_master_pubkey_sign
     """,

@@ -14,6 +14,7 @@ MASTER_KEYS: Final = frozenset(
 )
 UPSTREAM_KEYS: Final = frozenset({*UPSTREAM, *SYNDIC, *MASTER_KEYS, "proxy"})
 TYPES: Final = ("str", "failover", "hot")
+MD5_COLONS: Final = 15
 HERE: Final = frozenset({"localhost", "127.0.0.1", "::1", "salt"})
 
 
@@ -32,8 +33,20 @@ def take_upstream(box: Box, wish: Wish) -> None:
                 _put(wish, said, SYNDIC[said.key], said.value, translated=True)
             elif said.key in UPSTREAM or said.key in MASTER_KEYS:
                 _key(box, wish, said)
-    if "upstream/masters" in wish.origins:
-        wish.put("upstream/type", "salt", wish.origins["upstream/masters"])
+    if "upstream/masters" not in wish.origins:
+        _leave_out(wish)
+
+
+def _leave_out(wish: Wish) -> None:
+    """Without a master there is nothing for the rest to be about."""
+    for path in [path for path in wish.origins if path.startswith("upstream/")]:
+        where, to = wish.origins[path], path.replace("/", ".")
+        wish.drop(path)
+        words = "no Salt master is named; write upstream: {type: salt, masters: [HOST]}, and this beside it"
+        wish.findings = [
+            Finding("not carried", each.what, where, words) if (each.where, each.to) == (where, to) else each
+            for each in wish.findings
+        ]
 
 
 def _key(box: Box, wish: Wish, said: Said) -> None:
@@ -69,6 +82,12 @@ def _listed(value: Any) -> list[str]:
 
 def _put(wish: Wish, said: Said, key: str, value: Any, *, translated: bool = False, words: str = "") -> None:
     path = f"upstream/{key}"
+    if key == "master_finger" and str(value).count(":") == MD5_COLONS:
+        words = "it is an MD5, which Salt itself takes no more: read it anew, salt-key -F on the master"
+        _tell(wish, said, "not carried", words)
+        return
+    if key == "masters":
+        wish.put("upstream/type", "salt", said.where)
     if wish.put(path, value, said.where):
         _tell(wish, said, "translated" if translated else "carried", words, path.replace("/", "."))
     else:

@@ -8,12 +8,14 @@ from pathlib import Path
 SECRETS = ("hunter2", "s3cr3t-of-cam-2", "rest-pa55", "roster-pa55", "smtp-pa55")
 """Passwords of the box: where they may stand is a promise."""
 
+FINGER = ":".join(f"{number:02x}" for number in range(32))
+
 MASTER = """\
 # The syndic of the site.
 syndic_master:
   - 203.0.113.7
   - 198.51.100.7
-syndic_finger: 'ba:30:65:2a:d6:9e:20:4f:d8:b2:f3:a7:d4:65:11:13'
+syndic_finger: '{finger}'
 order_masters: False
 worker_threads: 5
 interface: 192.0.2.10
@@ -165,7 +167,7 @@ class SaltBox:
 def salt_box(root: Path) -> SaltBox:
     """Lay out the box."""
     box = SaltBox(root)
-    box.write("etc/salt/master", MASTER.replace("{root}", str(root)))
+    box.write("etc/salt/master", MASTER.replace("{root}", str(root)).replace("{finger}", FINGER))
     box.write("etc/salt/master.d/engines.conf", MASTER_ENGINES.replace("{secret}", SECRETS[0]))
     box.write("etc/salt/minion", MINION)
     box.write("etc/salt/minion.d/level.conf", "# site rule\nlog_level: trace\n")

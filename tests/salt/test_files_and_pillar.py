@@ -14,12 +14,14 @@ from device_agent.clock import Clock
 from device_agent.errors import Refused
 from device_agent.protocol.file_questions import CHUNK, FIND, AskChunk, FileEntry, FindFile, decode, encode
 from device_agent.protocol.pillar import OF, PillarOfWanted, PillarTold
+from device_agent.trust.policy import SitePolicy
 from gateway.metrics import Metrics
 from gateway.salt.above import SaltAnswers
 from gateway.salt.above_files import SaltFiles
 from gateway.salt.above_pillar import SaltPillar
 from tests.peers.file_server import Server, server, settled, sha256
 from tests.peers.salt_master import SaltMaster
+from tests.peers.system import whole_system
 from tests.peers.waiting import until
 from upstream.salt.order import SaltOrder
 from upstream.salt.ports import SaltAbove
@@ -102,3 +104,22 @@ async def test_files_and_pillar_of_devices_are_those_of_the_master(master: SaltM
 async def pillar(uplink: SaltUplink, device: str) -> dict[str, Any]:
     question = msgspec.msgpack.encode(PillarOfWanted("lisbon", device, {}))
     return msgspec.msgpack.decode(await uplink.ask(OF, question), type=PillarTold).value()
+
+
+@pytest.mark.short
+def test_devices_behind_a_gateway_read_the_files_and_the_pillar_of_the_master(master: SaltMaster) -> None:
+    settled(master.files / "motd", "grüße\n".encode() * 1000)
+    settled(master.pillar / "top.sls", b"base:\n  porto: [cams]\n")
+    settled(master.pillar / "cams.sls", b"all_devices: {ntp: 192.0.2.1}\ndevices: {cam-00001: {ntp: 192.0.2.2}}\n")
+    with whole_system() as system:
+        upstream = {"type": "salt", "masters": [master.address], "acceptance_wait_time": 1}
+        system.add_gateway("porto", granted=SitePolicy(org={"salt": ("looks", "reads")}), upstream=upstream)
+        ids = system.add_swarm(2, "porto")
+        master.accept("porto")
+        system.present(2, "porto")
+        files = system.command("files", "list", station="porto")
+        master.until(lambda: "motd" in system.command("files", "list", station="porto").out, f"the files: {files}")
+        told = master.salt("-t", "40", "-L", ",".join(ids), "pillar.get", "ntp", "unmask=True")
+        assert told.by_device() == {"cam-00000": "192.0.2.1", "cam-00001": "192.0.2.2"}
+        read = master.salt("-t", "40", "-L", ",".join(ids), "cp.get_file_str", "salt://motd")
+        assert read.by_device() == dict.fromkeys(ids, "grüße\n" * 1000)

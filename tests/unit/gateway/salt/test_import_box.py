@@ -17,7 +17,7 @@ from gateway.salt.import_files import Writing, inventory_text
 from gateway.salt.import_findings import Finding
 from gateway.salt.import_keys import NO_MEANING, NOT_CARRIED, SAME, UPSTREAM
 from gateway.salt.import_read import read_box
-from tests.peers.salt_box import PILLAR, SECRETS, SaltBox, salt_box
+from tests.peers.salt_box import FINGER, PILLAR, SECRETS, SaltBox, salt_box
 
 ENTRIES = {"beacons", "engines", "nodegroups", "schedule"}
 """Keys whose entries have a verdict each."""
@@ -142,6 +142,32 @@ def test_what_means_something_else_here_is_made_that(whole: tuple[SaltBox, Looke
         },
         "badge_printer": None,
     }
+
+
+def test_the_masters_above_are_those_of_the_syndic(whole: tuple[SaltBox, Looked]) -> None:
+    assert whole[1].settings["upstream"] == {
+        "type": "salt",
+        "masters": ["203.0.113.7", "198.51.100.7"],
+        "master_finger": FINGER,
+        "master_type": "failover",
+        "master_alive_interval": 30,
+        "master_failback": True,
+        "random_reauth_delay": 60,
+        "master_shuffle": True,
+        "publish_port": 4505,
+    }
+
+
+def test_without_a_syndic_they_are_those_of_the_minion(tmp_path: Path) -> None:
+    box = SaltBox(tmp_path)
+    box.write("etc/salt/minion", "id: a.lisbon\nmaster: [203.0.113.7:4606]\nmaster_finger: '00" + ":00" * 15 + "'\n")
+    looked = looked_at(box, site="lisbon")
+    assert looked.settings["upstream"] == {"type": "salt", "masters": ["203.0.113.7:4606"], "id": "a.lisbon"}
+    assert told(looked, "master_finger").verdict == "not carried"
+    box.write("etc/salt/minion", "id: lisbon\nauth_timeout: 9\nmaster_type: func\n")
+    alone = looked_at(box)
+    assert "upstream" not in alone.settings
+    assert "no Salt master is named" in told(alone, "auth_timeout").words
 
 
 def test_what_the_reader_does_not_take_is_left_out_and_the_rest_stays(box: SaltBox) -> None:
