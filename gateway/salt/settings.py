@@ -6,14 +6,13 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from upstream.salt.terms import EncryptionAlgorithm, SaltRules, SigningAlgorithm
+from upstream.salt.terms import EncryptionAlgorithm, SaltRules, SigningAlgorithm, endpoint
 
-HIGHEST_PORT = 65535
 ADDRESS_PATTERN = r"^[^\s/]+$(?!\n)"
 ID_PATTERN = r"^[^\s/\\\x00]{1,255}$(?!\n)"
 FINGER_PATTERN = r"^([0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){15,63})?$(?!\n)"
 
-Port = Annotated[int, Meta(ge=1, le=HIGHEST_PORT)]
+Port = Annotated[int, Meta(ge=1, le=65535)]
 
 
 class UpstreamSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -102,9 +101,10 @@ class UpstreamSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         if not self.masters:
             raise ValueError("masters: is empty; give the address of a Salt master, as in masters: [salt.example.net]")
         for place, address in enumerate(self.masters):
-            port = address.rpartition(":")[2] if not address.endswith("]") and ":" in address else "1"
-            if not (port.isascii() and port.isdigit() and 1 <= int(port) <= HIGHEST_PORT):
-                raise ValueError(f"masters[{place}]: {address}: there is no such port, 1 to {HIGHEST_PORT} are allowed")
+            try:
+                endpoint(address, self.master_port)
+            except ValueError as error:
+                raise ValueError(f"masters[{place}]: {error}") from None
             if address in self.masters[:place]:
                 raise ValueError(f"masters[{place}]: {address} is there twice; remove one of the two")
 

@@ -6,9 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,49 +14,16 @@ from device_agent.clock import Clock
 from device_agent.errors import Refused
 from device_agent.questions import Unanswered
 from tests.peers.salt_double import SaltDouble, new_box
-from tests.peers.salt_sockets import KeptOrders, PlayedMaster, QuietFeed, SaltRefusals, ids_of, jid, ping
+from tests.peers.salt_sockets import PlayedMaster, ids_of, jid, ping
+from tests.peers.salt_uplink_bed import RULES, SaltBed
 from tests.peers.waiting import until
 from upstream.salt import wire
 from upstream.salt.ports import DeviceAnswer, ReturnsOfJob, SaltAbove
-from upstream.salt.terms import SaltRules
-from upstream.salt.uplink import SaltUplink
-
-RULES = SaltRules(id="gw-1", acceptance_wait_time=0.05, auth_timeout=10.0, auth_tries=2)
-
-
-class Bed:
-    """An uplink and what it is held by."""
-
-    def __init__(self, tmp_path: Path) -> None:
-        self.orders, self.feed, self.refusals = KeptOrders(), QuietFeed(), SaltRefusals()
-        self.keys_dir = tmp_path / "salt"
-
-    def uplink(self, *masters: PlayedMaster, rules: SaltRules = RULES, **more: Any) -> SaltUplink:
-        self.up = SaltUplink(
-            rules=rules,
-            masters=[master.address for master in masters],
-            keys_dir=self.keys_dir,
-            orders=self.orders,
-            feed=self.feed,
-            refusals=self.refusals,
-            clock=Clock(),
-            **more,
-        )
-        return self.up
-
-    async def connected(self, *masters: PlayedMaster) -> None:
-        for master in masters:
-            await until(partial(self.feed.above.get, master.address), what="a connected link")
-            await master.subscribed()
-
-    async def state(self, state: str) -> dict[str, Any]:
-        await until(lambda: self.up.status()["state"] == state, what=f"the state {state}")
-        return self.up.status()
 
 
 @pytest.fixture
-def bed(tmp_path: Path) -> Bed:
-    return Bed(tmp_path)
+def bed(tmp_path: Path) -> SaltBed:
+    return SaltBed(tmp_path)
 
 
 @pytest.fixture
@@ -67,7 +32,7 @@ async def master() -> AsyncIterator[PlayedMaster]:
         yield played
 
 
-async def test_an_order_is_taken_and_answered(bed: Bed, master: PlayedMaster) -> None:
+async def test_an_order_is_taken_and_answered(bed: SaltBed, master: PlayedMaster) -> None:
     async with bed.uplink(master):
         await bed.connected(master)
         await master.publish(ping(1, arg=["a", {"__kwarg__": True, "b": 2}]))
@@ -86,7 +51,7 @@ async def test_an_order_is_taken_and_answered(bed: Bed, master: PlayedMaster) ->
     assert (event["pretag"], event["events"]) == (None, [{"tag": "site/gw-1/x", "data": {"a": 1}}])
 
 
-async def test_topics_are_kept_apart(bed: Bed, master: PlayedMaster) -> None:
+async def test_topics_are_kept_apart(bed: SaltBed, master: PlayedMaster) -> None:
     async with bed.uplink(master):
         await bed.connected(master)
         await master.send(b"0123456789abcdef", master.double.publish(ping(1), serial=1))
@@ -95,7 +60,7 @@ async def test_topics_are_kept_apart(bed: Bed, master: PlayedMaster) -> None:
     assert bed.orders.jids == [jid(2)]
 
 
-async def test_a_pending_key_waits_and_says_what_to_type(bed: Bed, master: PlayedMaster) -> None:
+async def test_a_pending_key_waits_and_says_what_to_type(bed: SaltBed, master: PlayedMaster) -> None:
     master.standing = True
     async with bed.uplink(master):
         status = await bed.state("pending")
@@ -106,7 +71,7 @@ async def test_a_pending_key_waits_and_says_what_to_type(bed: Bed, master: Playe
     assert bed.feed.active_ones == [master.address]
 
 
-async def test_a_rejected_key_is_loud_and_slow(bed: Bed, master: PlayedMaster) -> None:
+async def test_a_rejected_key_is_loud_and_slow(bed: SaltBed, master: PlayedMaster) -> None:
     master.standing = False
     async with bed.uplink(master, rules=replace(RULES, acceptance_wait_time=1000.0)):
         status = await bed.state("refused")
@@ -115,7 +80,7 @@ async def test_a_rejected_key_is_loud_and_slow(bed: Bed, master: PlayedMaster) -
     assert master.asked["_auth"] == 1
 
 
-async def test_a_changed_master_key_is_refused_and_set_aside(bed: Bed, master: PlayedMaster) -> None:
+async def test_a_changed_master_key_is_refused_and_set_aside(bed: SaltBed, master: PlayedMaster) -> None:
     async with bed.uplink(master):
         await bed.state("connected")
     before, master.double = master.double, SaltDouble("other")
@@ -127,6 +92,20 @@ async def test_a_changed_master_key_is_refused_and_set_aside(bed: Bed, master: P
         assert f"mv {aside} " in status["last_error"]
     assert bed.refusals.reasons["master_key_changed"] == 1
     assert not master.loads[1:], "the other key was told something"
+
+
+async def test_a_key_that_cannot_be_kept_is_not_believed(bed: SaltBed, master: PlayedMaster) -> None:
+    bed.keys_dir.mkdir()
+    (bed.keys_dir / "masters").write_text("a file where a folder should be")
+    async with bed.uplink(master, rules=replace(RULES, acceptance_wait_time=1000.0)):
+        assert "cannot be" in (await bed.state("refused"))["last_error"]
+    assert not master.loads
+
+
+async def test_an_address_that_is_none_is_said(bed: SaltBed, master: PlayedMaster) -> None:
+    async with bed.uplink(master, rules=replace(RULES, acceptance_wait_time=1000.0)) as up:
+        up.replace_masters(["2001:db8::1"])
+        assert "no host" in (await bed.state("refused"))["last_error"]
 
 
 HOSTILE: dict[str, tuple[Callable[[SaltDouble], bytes], str]] = {
@@ -146,7 +125,7 @@ HOSTILE: dict[str, tuple[Callable[[SaltDouble], bytes], str]] = {
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
-async def test_a_hostile_publish_is_counted_and_the_next_one_taken(bed: Bed, master: PlayedMaster, kind: str) -> None:
+async def test_a_hostile_publish_is_counted_and_the_next_taken(bed: SaltBed, master: PlayedMaster, kind: str) -> None:
     make, reason = HOSTILE[kind]
     async with bed.uplink(master):
         await bed.connected(master)
@@ -158,7 +137,7 @@ async def test_a_hostile_publish_is_counted_and_the_next_one_taken(bed: Bed, mas
     assert master.asked["_auth"] == 1
 
 
-async def test_a_replay_is_refused_and_a_gap_is_counted(bed: Bed, master: PlayedMaster) -> None:
+async def test_a_replay_is_refused_and_a_gap_is_counted(bed: SaltBed, master: PlayedMaster) -> None:
     async with bed.uplink(master):
         await bed.connected(master)
         first = master.double.publish(ping(1))
@@ -170,7 +149,7 @@ async def test_a_replay_is_refused_and_a_gap_is_counted(bed: Bed, master: Played
     assert bed.refusals.reasons == {"replayed": 1}
 
 
-async def test_a_new_key_heals_and_the_same_message_is_taken(bed: Bed, master: PlayedMaster) -> None:
+async def test_a_new_key_heals_and_the_same_message_is_taken(bed: SaltBed, master: PlayedMaster) -> None:
     async with bed.uplink(master):
         await bed.connected(master)
         await master.publish(ping(1))
@@ -184,7 +163,7 @@ async def test_a_new_key_heals_and_the_same_message_is_taken(bed: Bed, master: P
     assert not bed.refusals.reasons
 
 
-async def test_a_stale_session_heals_with_one_sign_in_for_all_who_ask(bed: Bed, master: PlayedMaster) -> None:
+async def test_a_stale_session_heals_with_one_sign_in_for_all_who_ask(bed: SaltBed, master: PlayedMaster) -> None:
     async with bed.uplink(master):
         await bed.connected(master)
         master.double.session = new_box()
@@ -196,7 +175,7 @@ async def test_a_stale_session_heals_with_one_sign_in_for_all_who_ask(bed: Bed, 
     assert master.asked["_auth"] == 2
 
 
-async def test_old_messages_make_no_storm_of_sign_ins(bed: Bed, master: PlayedMaster) -> None:
+async def test_old_messages_make_no_storm_of_sign_ins(bed: SaltBed, master: PlayedMaster) -> None:
     old = new_box()
     async with bed.uplink(master):
         await bed.connected(master)
@@ -222,7 +201,7 @@ async def test_old_messages_make_no_storm_of_sign_ins(bed: Bed, master: PlayedMa
     ],
 )
 async def test_a_wrong_answer_is_no_answer(
-    bed: Bed, master: PlayedMaster, reply: bytes | None, raised: type[Exception]
+    bed: SaltBed, master: PlayedMaster, reply: bytes | None, raised: type[Exception]
 ) -> None:
     async with bed.uplink(master):
         await bed.connected(master)
@@ -235,7 +214,7 @@ async def test_a_wrong_answer_is_no_answer(
         assert await above.request("_file_envs", {}, patience=30.0) is None
 
 
-async def test_an_answer_to_another_question_is_not_taken(bed: Bed, master: PlayedMaster) -> None:
+async def test_an_answer_to_another_question_is_not_taken(bed: SaltBed, master: PlayedMaster) -> None:
     async with bed.uplink(master):
         await bed.connected(master)
         old: list[bytes] = []
@@ -254,7 +233,7 @@ async def test_an_answer_to_another_question_is_not_taken(bed: Bed, master: Play
     assert refused.value.reason == "wrong_nonce"
 
 
-async def test_a_master_that_falls_silent_is_lost_and_found_again(bed: Bed, master: PlayedMaster) -> None:
+async def test_a_master_that_falls_silent_is_lost_and_found_again(bed: SaltBed, master: PlayedMaster) -> None:
     silent = asyncio.Event()
     async with bed.uplink(master, rules=replace(RULES, master_alive_interval=0.05)):
         await bed.connected(master)
@@ -266,7 +245,7 @@ async def test_a_master_that_falls_silent_is_lost_and_found_again(bed: Bed, mast
         assert bed.feed.runs[master.address] >= 2
 
 
-async def test_two_masters_are_both_heard_and_one_is_active(bed: Bed, master: PlayedMaster) -> None:
+async def test_two_masters_are_both_heard_and_one_is_active(bed: SaltBed, master: PlayedMaster) -> None:
     async with PlayedMaster("other") as second, bed.uplink(master, second):
         await bed.connected(master, second)
         await until(lambda: bed.feed.active_ones == [master.address])
@@ -278,14 +257,14 @@ async def test_two_masters_are_both_heard_and_one_is_active(bed: Bed, master: Pl
         assert [link["address"] for link in bed.up.status()["links"]] == [second.address]
 
 
-async def test_a_feed_that_fails_is_run_again(bed: Bed, master: PlayedMaster) -> None:
+async def test_a_feed_that_fails_is_run_again(bed: SaltBed, master: PlayedMaster) -> None:
     bed.feed.fail = [Unanswered("x"), Refused("malformed", "y")]
     async with bed.uplink(master):
         await until(lambda: bed.feed.runs[master.address] >= 3)
     assert bed.refusals.reasons == {"malformed": 1}
 
 
-async def test_a_cut_is_a_cut_and_ends(bed: Bed, master: PlayedMaster) -> None:
+async def test_a_cut_is_a_cut_and_ends(bed: SaltBed, master: PlayedMaster) -> None:
     async with bed.uplink(master):
         await bed.state("connected")
         bed.up.cut(1000.0)
@@ -296,7 +275,7 @@ async def test_a_cut_is_a_cut_and_ends(bed: Bed, master: PlayedMaster) -> None:
         await bed.state("connected")
 
 
-async def test_the_station_asks_by_whoever_answers_for_it(bed: Bed, master: PlayedMaster) -> None:
+async def test_the_station_asks_by_whoever_answers_for_it(bed: SaltBed, master: PlayedMaster) -> None:
     async def asked(above: SaltAbove, about: str, body: bytes, patience: float) -> bytes:
         return f"{about} {await above.request(body.decode(), {}, patience=patience)}".encode()
 
@@ -310,7 +289,7 @@ async def test_the_station_asks_by_whoever_answers_for_it(bed: Bed, master: Play
             await up.ask("files", patience=30.0)
 
 
-async def test_nobody_to_ask_is_said(bed: Bed) -> None:
+async def test_nobody_to_ask_is_said(bed: SaltBed) -> None:
     async with bed.uplink() as up:
         with pytest.raises(Unanswered):
             await up.ask("files")

@@ -89,6 +89,14 @@ class SaltDaemon:
         """SIGKILL to all its processes; nothing of it has a chance to say goodbye."""
         self._end(signal.SIGKILL)
 
+    def hang(self) -> None:
+        """Stop all its processes where they are: its lines stay up, and nothing comes."""
+        self._signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """End the hanging."""
+        self._signal(signal.SIGCONT)
+
     def restart(self, **changed: Any) -> None:
         """Stop it, and start it with settings that may have changed."""
         self.stop()
@@ -144,6 +152,10 @@ class SaltDaemon:
         assert self._process is not None, f"the {self.role} is not started"
         assert self._process.poll() is None, f"the {self.role} ended with {self._process.returncode}"
         return True
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self._process is not None, f"the {self.role} is not started"
+        os.killpg(self._process.pid, number)
 
     def _end(self, number: signal.Signals) -> None:
         process, self._process = self._process, None

@@ -60,7 +60,7 @@ class Knock:
                 raise NotLetIn("refused", "the master takes no more minions: raise max_minions there")
             case Session():
                 if known is None:
-                    await asyncio.to_thread(ends.pins.keep, self._address, outcome.master)
+                    await self._keep(outcome)
                     log.warning(
                         "first contact: the key of a salt master is kept master=%s fingerprint=%s file=%s",
                         self._address,
@@ -77,10 +77,21 @@ class Knock:
             f"{key.whole_fingerprint}, or with Salt 3006 and 3007 {key.fingerprint})"
         )
 
+    async def _keep(self, session: Session) -> None:
+        """A master whose key cannot be kept could be another one tomorrow."""
+        try:
+            await asyncio.to_thread(self._ends.pins.keep, self._address, session.master)
+        except OSError as error:
+            where = self._ends.pins.place(self._address)
+            raise NotLetIn("refused", f"the master's key cannot be kept in {where}: {error.strerror}") from None
+
     async def _set_aside(self, other: OtherKey) -> str:
         ends = self._ends
-        aside = await asyncio.to_thread(ends.pins.set_aside, self._address, other.pem)
         ends.refusals.refused(LINK, other.reason, self._address, other.detail)
+        try:
+            aside = str(await asyncio.to_thread(ends.pins.set_aside, self._address, other.pem))
+        except OSError as error:
+            aside = f"FILE (it could not be kept here: {error.strerror})"
         place = ends.pins.place(self._address)
         return (
             f"the master shows another key than the one that is known: {other.detail}. Somebody may be in between. "

@@ -165,7 +165,7 @@ class Link:
         try:
             async with contextlib.AsyncExitStack() as closing, asyncio.TaskGroup() as life:
                 life.create_task(self._watch_hang_up(), name="uplink/hang-up")
-                host, port = endpoint(self.address, self._ends.rules.master_port)
+                host, port = self._endpoint()
                 self._connections = Connections(context, f"tcp://{host}:{port}")
                 closing.callback(self._connections.close)
                 self._set_state("connecting")
@@ -217,6 +217,12 @@ class Link:
                 # Whoever waits for a better master knows by this that it is not there now.
                 self._changed(self)
         raise LinkLost(f"{self.last_error}, {self._ends.rules.auth_tries} times")
+
+    def _endpoint(self) -> tuple[str, int]:
+        try:
+            return endpoint(self.address, self._ends.rules.master_port)
+        except ValueError as error:
+            raise NotLetIn("refused", str(error)) from None
 
     def _current(self) -> Session:
         assert self._session is not None

@@ -50,5 +50,5 @@ def endpoint(address: str, port: int) -> tuple[str, int]:
     match = _ADDRESS.fullmatch(address)
     said = int(match["port"]) if match is not None and match["port"] else port
     if match is None or not 0 < said < 1 << 16:
-        raise ValueError(f"{address[:64]}: expected host, host:port or [IPv6]:port")
+        raise ValueError(f"{address[:64]}: no host, host:port or [IPv6]:port with a port from 1 to 65535")
     return match["host"], said

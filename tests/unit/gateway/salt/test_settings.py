@@ -35,8 +35,9 @@ def test_the_options_have_their_names_in_salt(tmp_path: Path) -> None:
     [
         ({"type": "salt"}, {}, "masters: is empty"),
         ({"type": "salt", "masters": ["a", "a"]}, {}, r"masters\[1\]: a is there twice"),
-        ({"type": "salt", "masters": ["a:0"]}, {}, "no such port"),
-        ({"type": "salt", "masters": ["a:b"]}, {}, "no such port"),
+        ({"type": "salt", "masters": ["a:0"]}, {}, r"masters\[0\]: a:0: no host"),
+        ({"type": "salt", "masters": ["a:b"]}, {}, r"masters\[0\]: a:b: no host"),
+        ({"type": "salt", "masters": ["2001:db8::1"]}, {}, "no host"),
         ({"type": "salt", "masters": ["a b"]}, {}, "masters"),
         ({"type": "salt", "masters": ["a"], "id": "a/b"}, {}, "id"),
         ({"type": "salt", "masters": ["a"], "master_finger": "sesame"}, {}, "master_finger"),

@@ -1,0 +1,53 @@
+"""An uplink to Salt masters by itself, held by ends in memory."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+from device_agent.clock import Clock
+from tests.peers.salt_sockets import KeptOrders, PlayedMaster, QuietFeed, SaltRefusals
+from tests.peers.waiting import until
+from upstream.salt.terms import SaltRules
+from upstream.salt.uplink import SaltUplink
+
+RULES = SaltRules(id="gw-1", acceptance_wait_time=0.05, auth_timeout=10.0, auth_tries=2)
+
+
+class Listening(Protocol):
+    """A master, played or real."""
+
+    @property
+    def address(self) -> str:
+        """Where it takes requests."""
+
+
+class SaltBed:
+    """An uplink and what it is held by."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.orders, self.feed, self.refusals = KeptOrders(), QuietFeed(), SaltRefusals()
+        self.keys_dir = tmp_path / "salt"
+
+    def uplink(self, *masters: Listening, rules: SaltRules = RULES, **more: Any) -> SaltUplink:
+        self.up = SaltUplink(
+            rules=rules,
+            masters=[master.address for master in masters],
+            keys_dir=self.keys_dir,
+            orders=self.orders,
+            feed=self.feed,
+            refusals=self.refusals,
+            clock=Clock(),
+            **more,
+        )
+        return self.up
+
+    async def connected(self, *masters: PlayedMaster) -> None:
+        for master in masters:
+            await until(partial(self.feed.above.get, master.address), what="a connected link")
+            await master.subscribed()
+
+    async def state(self, state: str) -> dict[str, Any]:
+        await until(lambda: self.up.status()["state"] == state, what=f"the state {state}")
+        return self.up.status()
