@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import socket
+import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -21,6 +22,7 @@ from device_agent.identity import Identity, IdentityFile
 from device_agent.trust.device_certificate import read_device_certificate
 
 CONNECT_SECONDS = 5.0
+ASK_SECONDS = 10.0
 DAY_SECONDS = 86_400.0
 EXPIRES_SOON_SECONDS = 7 * DAY_SECONDS
 WARN_FREE_BYTES = 16 * 2**20
@@ -28,6 +30,7 @@ ERROR_FREE_BYTES = 1 * 2**20
 """Below it a journal cannot be written anew; above the other one it can grow to its bound twice."""
 
 OPEN_TO_OTHERS = 0o077
+PACKAGE = "outstation-agent"
 
 
 @dataclass(frozen=True)
@@ -200,4 +203,27 @@ def connection(looked: Looked) -> Finding:
     )
 
 
-CHECKS: tuple[Callable[[Looked], Finding], ...] = (agent, connection, identity, clock, state, disk)
+def package(_: Looked) -> Finding:
+    """What dpkg has of it is whole. A device that lost its power in an upgrade may have half of it."""
+    asked = ["dpkg-query", "--show", "--showformat=${Status}\t${Version}", PACKAGE]
+    try:
+        done = subprocess.run(asked, capture_output=True, text=True, timeout=ASK_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return Finding("package", "ok", "it did not come by dpkg")
+    status, version = done.stdout.split("\t")[0], done.stdout.split("\t")[-1]
+    if done.returncode or not status.startswith("install "):
+        return Finding("package", "ok", "it did not come by dpkg")
+    if status == "install ok installed":
+        return Finding("package", "ok", f"release {version}")
+    # From this word on dpkg takes nothing but the whole package again.
+    cut = " reinstreq " in status
+    return Finding(
+        "package",
+        "error",
+        f"release {version} is half installed: dpkg says {status!r}",
+        "its installation was cut short; until it is finished apt may refuse every other package",
+        f"apt install --reinstall ./{PACKAGE}_{version}_*.deb" if cut else "dpkg --configure -a",
+    )
+
+
+CHECKS: tuple[Callable[[Looked], Finding], ...] = (agent, connection, identity, clock, state, disk, package)

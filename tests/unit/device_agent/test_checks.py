@@ -38,7 +38,8 @@ def test_a_machine_that_is_no_device_yet_is_told_how_to_become_one(
     assert "outstation-agent join 'TOKEN'" in out
     assert checks.main(config, as_json=True) == 1
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [line["check"] for line in lines] == ["agent", "connection", "identity", "clock", "state", "disk"]
+    named = ["agent", "connection", "identity", "clock", "state", "disk", "package"]
+    assert [line["check"] for line in lines] == named
     assert all(line["fix"] for line in lines if line["severity"] != "ok")
 
 
@@ -58,6 +59,28 @@ def test_each_check_finds_what_is_wrong(tmp_path: Path) -> None:
     (folder / "identity").write_bytes(b"no identity")
     damaged = found(table)["identity"]
     assert (damaged.severity, "damaged" in damaged.finding, bool(damaged.fix)) == ("error", True, True)
+
+
+@pytest.mark.parametrize(
+    ("status", "severity", "fix"),
+    [
+        ("install ok installed", "ok", ""),
+        ("install ok half-configured", "error", "dpkg --configure -a"),
+        ("install reinstreq half-installed", "error", "apt install --reinstall ./outstation-agent_1.1_*.deb"),
+        ("deinstall ok config-files", "ok", ""),
+        (None, "ok", ""),
+    ],
+)
+def test_a_package_that_is_half_installed_is_told_with_what_mends_it(
+    status: str | None, severity: str, fix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    if status is not None:
+        query = tmp_path / "dpkg-query"
+        query.write_text(f"#!/bin/sh\nprintf '{status}\\t1.1'\n")
+        query.chmod(0o755)
+    finding = found(AgentSettings(state_dir=str(tmp_path)))["package"]
+    assert (finding.severity, finding.fix) == (severity, fix)
 
 
 def test_an_agent_that_runs_is_seen_and_what_it_says_is_shown(
