@@ -11,6 +11,7 @@ from gateway.checks.box import Box
 from gateway.checks.finding import Facts, Finding
 from gateway.fleet.join_words import JOIN
 from gateway.fleet.station_files import StationFiles
+from upstream.salt.terms import endpoint
 
 CONNECT_SECONDS: Final = 3.0
 MASTERS_TRIED: Final = 4
@@ -87,9 +88,7 @@ def _fix_salt(last_error: str, state: str) -> str:
     if accept is not None:
         return f"on the master: {accept[0]}"
     if state == "refused":
-        return (
-            "look at the key of this gateway on the master (salt-key -L), and at the key of the master (docs/salt.md)"
-        )
+        return "on the master: salt-key -L says what it thinks of our key, salt-key -F master its own (docs/salt.md)"
     return "check the address under upstream: in the settings, and the network to its ports 4505 and 4506"
 
 
@@ -99,7 +98,8 @@ def at_rest(box: Box) -> list[Finding]:
         return []
     upstream = box.settings.upstream
     if upstream.salt:
-        found = [_reached(f"{host}:{port}") for host, port in map(upstream.request_port, upstream.masters)]
+        places = [endpoint(address, upstream.master_port) for address in upstream.masters[:MASTERS_TRIED]]
+        found = [_reached(f"{host}:{port}") for host, port in places]
         return [each for each in found if each.severity != "ok"] or found[:1]
     known = [entry.address for entry in box.settings.masters]
     joined = StationFiles(box.state_dir).joined() if (box.state_dir / "masters").exists() else None
