@@ -26,6 +26,9 @@ CERTIFICATE: Final = "site-certificate"
 KEYS: Final = ("trust.keys", "curve.key")
 """The private keys that make this gateway the one its master accepted."""
 
+SALT_KEY: Final = "salt/gateway.pem"
+"""The key pair that Salt masters accepted, where they are above; it goes with the others."""
+
 TRUST: Final = ("root-lists", "revocations", "masters", "time-floor", CERTIFICATE, "broker-authority.pem")
 """What is copied as it is. The last one is a key as well; see docs/backup.md why it always goes along."""
 
@@ -143,7 +146,7 @@ def _is_sound(entry: Entry) -> bool:
         return entry.size > 0
     if not 0 <= entry.size <= SMALL_BYTES:
         return False
-    return entry.name in (*KEYS, *TRUST, SETTINGS, POLICY) or is_piece(entry.name)
+    return entry.name in (*KEYS, SALT_KEY, *TRUST, SETTINGS, POLICY) or is_piece(entry.name)
 
 
 def is_piece(name: str) -> bool:

@@ -18,7 +18,7 @@ from device_agent.clock import Clock, iso
 from device_agent.errors import StationFailed, UsageInvalid
 from device_agent.settings import load, says
 from gateway.backup.archive import SealedReader, read_header
-from gateway.backup.contents import CERTIFICATE, KEYS, SETTINGS, STORE, TRUST, Contents, copy, read_contents
+from gateway.backup.contents import CERTIFICATE, KEYS, SALT_KEY, SETTINGS, STORE, TRUST, Contents, copy, read_contents
 from gateway.backup.place import check_place, kept_still, put_in_place, staged, state_folder
 from gateway.backup.refusals import BackupRefused
 from gateway.backup.renewal import Restoration, check_store, renew_store
@@ -149,10 +149,11 @@ def _filled(
 ) -> _Filled:
     """Everything in its place in a folder nobody uses yet, and verified as the station will."""
     new_keys = wish.new_keys or not contents.has_keys
-    wanted = {*TRUST, *KEYS} - ({*KEYS, CERTIFICATE} if new_keys else set())
+    wanted = {*TRUST, *KEYS, SALT_KEY} - ({*KEYS, SALT_KEY, CERTIFICATE} if new_keys else set())
     try:
         for file_name, body in small.items():
             if file_name in wanted:
+                (folder / file_name).parent.mkdir(mode=0o700, exist_ok=True)
                 write_private(folder / file_name, body)
         (folder / COPIES).mkdir(mode=0o700)
         write_copies(small, folder / COPIES)

@@ -22,6 +22,7 @@ from gateway.backup.archive import Cost, SealedReader, SealedWriter, read_header
 from gateway.backup.contents import (
     CERTIFICATE,
     KEYS,
+    SALT_KEY,
     SMALL_BYTES,
     STORE,
     TRUST,
@@ -132,7 +133,7 @@ def _nowhere(_: bytes) -> None:
 def _small_files(state: Path, wish: Wish) -> dict[str, bytes]:
     """Every file but the store, by its name in the backup. Raises ``ConfigInvalid``."""
     found: dict[str, bytes] = {}
-    for name in (*TRUST, *(KEYS if wish.with_keys else ())):
+    for name in (*TRUST, *((*KEYS, SALT_KEY) if wish.with_keys else ())):
         body = read_private(state / name, SMALL_BYTES)
         if body is not None:
             found[name] = body

@@ -188,7 +188,7 @@ def _definition(job: Job, origin: str, accepted: float, closed: float | None, ca
         "typed": job.typed,
         "typed_type": job.typed_type,
         "user": job.user,
-        "origin": origin,
+        "origin": job.origin or origin,
         "issued": job.issued,
         "expires": job.expires,
         "late": job.late,

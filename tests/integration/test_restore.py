@@ -97,6 +97,19 @@ async def test_after_a_fire_the_gateway_is_the_one_it_was(old: Gateway, new: Gat
         assert not wants_another(after, "cam-1")
 
 
+async def test_the_key_that_salt_masters_accepted_comes_back_and_never_without_the_others(
+    old: Gateway, new: Gateway, backup: Path
+) -> None:
+    (old.state / "salt").mkdir()
+    (old.state / "salt/gateway.pem").write_bytes(b"a key")
+    old.take(overwrite=True)
+    new.put_back(backup)
+    assert new.files()["salt/gateway.pem"] == b"a key"
+    assert ((new.state / "salt/gateway.pem").stat().st_mode & 0o777) == 0o600
+    new.put_back(backup, new_keys=True, force=True)
+    assert "salt/gateway.pem" not in new.files()
+
+
 async def test_doors_that_were_open_are_shut_and_tokens_are_void(new: Gateway, backup: Path) -> None:
     new.put_back(backup)
     async with again(new, joined=False) as site:
