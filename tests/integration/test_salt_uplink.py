@@ -163,6 +163,18 @@ async def test_a_new_key_heals_and_the_same_message_is_taken(bed: SaltBed, maste
     assert not bed.refusals.reasons
 
 
+async def test_a_sign_in_that_is_not_answered_at_once_loses_no_order(bed: SaltBed, master: PlayedMaster) -> None:
+    async with bed.uplink(master, rules=replace(RULES, auth_timeout=0.5)):
+        await bed.connected(master)
+        master.double.aes = new_box()
+        silent = iter([None, None])
+        master.bend_reply = lambda sent: next(silent, sent) if b"pub_key" in sent else sent
+        await master.publish(ping(1))
+        await until(lambda: bed.orders.taken)
+    assert bed.orders.jids == [jid(1)]
+    assert not bed.refusals.reasons
+
+
 async def test_a_stale_session_heals_with_one_sign_in_for_all_who_ask(bed: SaltBed, master: PlayedMaster) -> None:
     async with bed.uplink(master):
         await bed.connected(master)

@@ -38,6 +38,9 @@ ROUND_CEILING_SECONDS: Final = 30.0
 REFUSED_WAITS: Final = 6
 """A master that says no is asked again after this many times ``acceptance_wait_time``."""
 
+RENEWALS: Final = 3
+"""How often a sign-in in the middle of a session is tried before what waits for it is given up."""
+
 PROBE_SECONDS: Final = 5.0
 PROBES: Final = 2
 """A master that does not answer so many probes is lost: the line may be half dead, or the master."""
@@ -237,13 +240,20 @@ class Link:
                 self._ends.refusals.refused(LINK, "sign_ins_capped", self.address)
                 raise Unanswered("the master does not take what a new sign-in gave; the next one waits")
             await asyncio.sleep(self._jitter())
-            assert self._connections is not None
             try:
-                self._session = await self._knock.once(self._connections)
+                self._session = await self._knocked_again()
             except NotLetIn as no:
                 self.hang_up(str(no))
                 raise Unanswered(str(no)) from None
             log.info("signed in again master=%s", self.address)
+
+    async def _knocked_again(self) -> Session:
+        """A master that has just started may be slow, and the order that waits for this is told only once."""
+        assert self._connections is not None
+        for _ in range(RENEWALS - 1):
+            with contextlib.suppress(Unanswered):
+                return await self._knock.once(self._connections)
+        return await self._knock.once(self._connections)
 
     async def _hear(self, published: Subscription) -> None:
         while True:
