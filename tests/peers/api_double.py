@@ -158,6 +158,8 @@ class ApiDouble:
         self.tokens: list[Fields] = []
         self.operator: Fields = {"name": "alice", "door": "socket", "roles": ["admin"], "may": ["view", "run"]}
         self.station: Fields = {"role": "master", "name": "master-1", "version": "0.1.0", "uplink": None}
+        self.answers: dict[str, Fields] = {}
+        """What is said at a path of which there is nothing else here to know."""
         self.refusals: dict[str, tuple[int, Fields | bytes]] = {}
         self.requests: list[tuple[str, str, dict[str, str], Fields | None]] = []
         self.held = threading.Event()
@@ -216,6 +218,9 @@ class _Request(BaseHTTPRequestHandler):
         path, query, _ = self._received()
         if path in self.api.refusals:
             self._refuse(path)
+            return
+        if path in self.api.answers:
+            self._answer(self.api.answers[path])
             return
         match path.strip("/").split("/"):
             case ["jobs", *rest]:

@@ -39,6 +39,18 @@ def station(api: ApiDouble) -> None:
         {"id": "$(reboot)", "site": "lisbon"},
         {"id": "cam-2", "site": "lisbon", "grains": {"os": "Alpine"}},
     ]
+    entry = {"function": "test.ping", "makes": "job", "enabled": True}
+    engine = {"module": "slack", "state": "running"}
+    api.answers = {
+        "/nodegroups": {"nodegroups": {"doors": "G@roles:door", "$(reboot)": "*"}},
+        "/schedule": {
+            "enabled": True,
+            "timezone": "UTC",
+            "entries": [{**entry, "name": "nightly"}, {**entry, "name": "$(reboot)"}],
+        },
+        "/engines": {"engines": [{**engine, "name": "desk"}, {**engine, "name": "`x`"}]},
+        "/reactor": {"rules": [{"tag": "door/open"}, {"tag": "door/*"}, {"tag": "$(reboot)"}]},
+    }
     api.join_tokens = [{"id": "360c73b90e7c0fcf"}, {"id": "used", "state": "used"}]
 
 
@@ -60,6 +72,10 @@ def station(api: ApiDouble) -> None:
         ("outstation devices match -G lens:tags:n", ["lens:tags:night"]),
         ("outstation run -G roles:", ["roles:door"]),
         ("outstation run -E cam", []),
+        ("outstation run -N d", ["doors"]),
+        ("outstation schedule run ", ["nightly"]),
+        ("outstation engines restart ", ["desk"]),
+        ("outstation reactor test ", ["door/open"]),
         ("outstation keys token revoke ", ["360c73b90e7c0fcf"]),
         ("outstation jobs show 1 --outcome un", ["unreachable", "unknown"]),
         ("outstation check --js", ["--json"]),
@@ -120,6 +136,8 @@ def answered(shell: str, text: str, environment: dict[str, str]) -> list[str]:
         # What stands before the colon is on the line already, as bash sees it.
         ("outstation run -G os:D", ["Debian"]),
         ("outstation run -L cam-1,", ["cam-1,cam-2"]),
+        ("outstation run -N d", ["doors"]),
+        ("outstation schedule run ", ["nightly"]),
     ],
 )
 def test_bash_offers_it(line: str, words: list[str], typed: dict[str, str]) -> None:
@@ -131,20 +149,35 @@ def test_bash_offers_it(line: str, words: list[str], typed: dict[str, str]) -> N
 
 
 def test_fish_offers_it(typed: dict[str, str]) -> None:
-    for line, words in (("outstation jobs cancel ", ["20261121031600000000"]), ("outstation sites show l", ["lisbon"])):
+    lines = {
+        "outstation jobs cancel ": ["20261121031600000000"],
+        "outstation sites show l": ["lisbon"],
+        "outstation run -N ": ["doors"],
+        "outstation engines restart ": ["desk"],
+    }
+    for line, words in lines.items():
         found = answered("fish", 'source $HOME/fish; complete -C "$LINE"', {**typed, "LINE": line})
         assert [each.split("\t")[0] for each in found] == words
 
 
-def test_zsh_offers_it(typed: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    ("words", "offered_there"),
+    [
+        ("outstation sites show ''", ["lisbon", "porto"]),
+        ("outstation schedule run ''", ["nightly"]),
+        ("outstation reactor test ''", ["door/open"]),
+        ("outstation run -N ''", ["doors"]),
+    ],
+)
+def test_zsh_offers_it(words: str, offered_there: list[str], typed: dict[str, str]) -> None:
     # Outside of its line editor zsh has no completion going on: what the program tells _arguments is what counts.
     text = (
-        'compdef() { :; }; _arguments() { print -r -- "$@"; }; source "$HOME/zsh"; words=(outstation sites show "");'
-        " CURRENT=4; _outstation"
+        'compdef() { :; }; _arguments() { print -r -- "$@"; }; source "$HOME/zsh";'
+        f" words=({words}); CURRENT=4; _outstation"
     )
     told = " ".join(answered("zsh", text, typed))
-    assert "lisbon" in told
-    assert "porto" in told
+    assert all(each in told for each in offered_there)
+    assert "reboot" not in told
 
 
 @pytest.mark.parametrize("shell", SHELLS)
