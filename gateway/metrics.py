@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from device_agent.clock import Clock
+from gateway.metric_words import WORDS
 
 log = logging.getLogger(__name__)
 
@@ -58,13 +59,34 @@ class Metrics:
 
     def text(self, gauges: Mapping[str, float], labelled: Sequence[Labelled] = ()) -> str:
         """Everything in Prometheus' text format (https://prometheus.io/docs/instrumenting/exposition_formats/)."""
-        lines = [f"outstation_{name}_total {count}" for name, count in sorted(self.counters.items())]
-        lines += [f"outstation_{name} {value:.15g}" for name, value in sorted(gauges.items())]
-        for name, labels, count in labelled:
-            pairs = ",".join(f'{key}="{value}"' for key, value in labels.items())
-            lines.append(f"outstation_{name}{{{pairs}}} {count}")
-        lines += [
-            f'outstation_refused_total{{link="{link}",reason="{reason}"}} {count}'
+        samples: list[tuple[str, Mapping[str, str], float]] = []
+        samples += [(f"{name}_total", {}, count) for name, count in sorted(self.counters.items())]
+        samples += [(name, {}, value) for name, value in sorted(gauges.items())]
+        samples += labelled
+        samples += [
+            ("refused_total", {"link": link, "reason": reason}, count)
             for (link, reason), count in sorted(self.refusals.items())
         ]
-        return "\n".join(lines) + "\n"
+        families: dict[str, list[str]] = {}
+        for name, labels, value in samples:
+            # All samples of a name stand together, in the order in which the names came first.
+            families.setdefault(name, []).append(_sample(f"outstation_{name}", labels, value))
+        return "".join(f"{_head(name)}{''.join(lines)}" for name, lines in families.items())
+
+
+def _head(name: str) -> str:
+    """What a name means, and its type: what ends in ``_total`` counts up."""
+    words = WORDS.get(name, "")
+    told = f"# HELP outstation_{name} {words}\n" if words else ""
+    return f"{told}# TYPE outstation_{name} {'counter' if name.endswith('_total') else 'gauge'}\n"
+
+
+def _sample(name: str, labels: Mapping[str, str], value: float) -> str:
+    pairs = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
+    number = value if isinstance(value, int) else f"{value:.15g}"
+    return f"{name}{{{pairs}}} {number}\n" if pairs else f"{name} {number}\n"
+
+
+def _escaped(text: str) -> str:
+    """A label's value, which another machine may have made up, so that it stays one."""
+    return text.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")

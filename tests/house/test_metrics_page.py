@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from gateway.metric_words import WORDS
 from tests.house.tree import CODE, ROOT, listing, python_files, syntax
 
 PAGE = (ROOT / "docs/metrics.md").read_text(encoding="utf-8")
@@ -70,8 +71,18 @@ def test_every_other_number_is_listed() -> None:
     assert not missing, listing(missing)
 
 
+def test_the_page_says_what_the_help_of_each_metric_says() -> None:
+    said: dict[str, str] = {}
+    for line in PAGE.splitlines():
+        if line.startswith("| `outstation_"):
+            names, _, words = (cell.strip() for cell in line.strip("|").split("|"))
+            plain = re.sub(r" \(\[.*?\]\(.*?\)\)", "", words).replace("`", "")
+            said |= dict.fromkeys(re.findall(r"`outstation_([a-z_]+)`", names), plain)
+    assert said == dict(WORDS)
+
+
 def test_what_is_listed_is_said_somewhere_in_the_code() -> None:
-    source = "\n".join(path.read_text(encoding="utf-8") for path in python_files(*CODE))
+    source = "\n".join(path.read_text(encoding="utf-8") for path in python_files(*CODE) if path.stem != "metric_words")
     made = ("site_spool_", "ssh_", "mqtt_", "uplink_")
     nowhere = []
     for name in sorted(LISTED):

@@ -15,6 +15,7 @@ from gateway.api.server import ApiServer
 from gateway.spool.numbers import COUNTERS
 from gateway.spool.streams import CLASSES
 from tests.peers.database import opened_rooms
+from tests.peers.exposition import read_exposition
 from tests.peers.station import ask
 
 Numbers = dict[tuple[str, frozenset[tuple[str, str]]], int]
@@ -94,6 +95,7 @@ async def test_every_number_of_the_ledger_is_a_metric(tmp_path: Path) -> None:
     wanted = expected(view)
     assert len(wanted) >= 4 * 7 + 10, json.dumps(view)
     assert said(text) == wanted
+    assert [name for name, family in read_exposition(text).items() if not family.help] == []
 
 
 async def test_a_station_without_a_master_has_them_as_well(tmp_path: Path) -> None:

@@ -344,7 +344,7 @@ class System(Rehearsal):
         for line in self.ask(station, "GET", "/metrics")[1].decode().splitlines():
             name, _, count = line.rpartition(" ")
             kind, _, labels = name.partition("{")
-            if kind.endswith("_total"):
+            if kind.endswith("_total") and not line.startswith("#"):
                 found[kind.removeprefix("outstation_").removesuffix("_total") + labels] = int(count)
         return found
 

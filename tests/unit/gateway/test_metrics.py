@@ -8,6 +8,7 @@ import pytest
 
 from gateway.metrics import LOG_EVERY_SECONDS, PEERS_NAMED, REASONS_NAMED, Metrics
 from tests.peers.clock import HandClock
+from tests.peers.exposition import read_exposition
 
 
 @pytest.fixture
@@ -26,18 +27,50 @@ def test_counters_and_gauges_are_printed_in_order(metrics: Metrics) -> None:
     metrics.add("outcomes")
     metrics.refused("mqtt", "malformed", "os/lisbon/d/x/up/hello")
     assert metrics.text({"devices": 10.0, "load": 0.5}) == (
+        "# HELP outstation_events_total events of this station and of those below\n"
+        "# TYPE outstation_events_total counter\n"
         "outstation_events_total 1\n"
+        "# HELP outstation_outcomes_total outcomes of devices\n"
+        "# TYPE outstation_outcomes_total counter\n"
         "outstation_outcomes_total 4\n"
+        "# HELP outstation_devices devices of this station and of the sites below\n"
+        "# TYPE outstation_devices gauge\n"
         "outstation_devices 10\n"
+        "# TYPE outstation_load gauge\n"
         "outstation_load 0.5\n"
+        "# HELP outstation_refused_total what came from a network, or was asked, and was refused\n"
+        "# TYPE outstation_refused_total counter\n"
         'outstation_refused_total{link="mqtt",reason="malformed"} 1\n'
     )
 
 
+def test_samples_of_a_name_stand_together(metrics: Metrics) -> None:
+    ledger = [
+        ("spool_pending", {"class": "events"}, 1),
+        ("spool_pending_bytes", {"class": "events"}, 10),
+        ("spool_pending", {"class": "returns"}, 2),
+        ("spool_pending_bytes", {"class": "returns"}, 20),
+    ]
+    found = read_exposition(metrics.text({}, ledger))
+    assert found["outstation_spool_pending"].samples == [
+        ("outstation_spool_pending", {"class": "events"}, 1.0),
+        ("outstation_spool_pending", {"class": "returns"}, 2.0),
+    ]
+
+
+@pytest.mark.parametrize("reason", ['a"} 1\noutstation_devices 7', "back\\slash", "\\n", 'x",link="z', "ümlaut {}"])
+def test_what_a_peer_made_up_stays_the_value_of_a_label(metrics: Metrics, reason: str) -> None:
+    metrics.refused("mqtt", reason, "peer")
+    found = read_exposition(metrics.text({}))
+    assert found.keys() == {"outstation_refused_total"}
+    assert found["outstation_refused_total"].samples == [
+        ("outstation_refused_total", {"link": "mqtt", "reason": reason}, 1.0)
+    ]
+
+
 def test_ten_thousand_devices_are_not_rounded(metrics: Metrics) -> None:
-    assert metrics.text({"devices": 19_999.0, "spool_pending": 1_234_567.0}) == (
-        "outstation_devices 19999\noutstation_spool_pending 1234567\n"
-    )
+    found = read_exposition(metrics.text({"devices": 19_999.0, "spool_pending": 1_234_567.0}))
+    assert [family.samples[0][2] for family in found.values()] == [19_999.0, 1_234_567.0]
 
 
 def test_every_refusal_is_counted_and_its_peer_named(metrics: Metrics) -> None:
