@@ -8,6 +8,7 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
+from device_agent import next_start
 from device_agent.agent import Agent
 from device_agent.config import AgentSettings, load
 from device_agent.errors import EXIT_NOT_ALL_OK, EXIT_OK, ConfigInvalid, OutstationError
@@ -65,6 +66,7 @@ async def _reload_when_asked(agent: Agent, reload: Callable[[], AgentSettings], 
 def main(config_path: Path) -> int:
     """Run the agent of a settings file until it is stopped; its exit status. Raises ``ConfigInvalid``."""
     notifier = Notifier()
+    next_start.wait("outstation-agent", notifier)
     with notifier.told():
         table = load(config_path)
         log_to(table.log_level, LOG_FORMAT, {"ROLE": "agent"})

@@ -13,6 +13,7 @@ from typing import Final
 
 from device_agent.durable import synced
 from device_agent.errors import ConfigInvalid, StationFailed
+from device_agent.next_start import FAILURES
 from gateway.config import StationSettings
 from gateway.fleet.state_folder import at_rest
 
@@ -84,7 +85,7 @@ def check_place(state: Path, *, force: bool) -> None:
             hint=f"state_dir: {state / 'gateway'}   in the settings",
         )
     try:
-        entries = {entry.name for entry in state.iterdir()} - {LOCK, WORKSHOP} if state.exists() else set()
+        entries = {entry.name for entry in state.iterdir()} - {LOCK, WORKSHOP, FAILURES} if state.exists() else set()
     except OSError as error:
         raise _unusable(state, error) from None
     if entries and not force:
@@ -139,7 +140,7 @@ def put_in_place(folder: Path, state: Path, stamp: str) -> Path | None:
     try:
         _hand_over(folder, _owner_of(state))
         if state.exists():
-            if {entry.name for entry in state.iterdir()} - {LOCK, WORKSHOP}:
+            if {entry.name for entry in state.iterdir()} - {LOCK, WORKSHOP, FAILURES}:
                 aside = _unused(state.with_name(f"{state.name}.before-restore-{stamp}"))
                 state.rename(aside)
             else:

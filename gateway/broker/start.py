@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from device_agent import next_start
 from device_agent.errors import EXIT_CONFIG, EXIT_NOT_ALL_OK, EXIT_USAGE
 from device_agent.notify import Notifier
 from gateway.fleet.join_words import JOIN
@@ -41,6 +42,8 @@ def main(settings: Path = SETTINGS) -> int:  # noqa: RET503 - what follows execv
     """Become the broker of these settings. Returns, with the exit status, only when that cannot be."""
     # A copy: mosquitto says for itself when it is ready, and needs the way to say it.
     notifier = Notifier(dict(os.environ))
+    # Counted as started meanwhile: the gateway is ordered after it.
+    next_start.wait("outstation-broker", notifier, ready=True)
     program = find_mosquitto()
     if program is None:
         return _refuse(notifier, EXIT_CONFIG, "mosquitto is not installed; try: apt install mosquitto")

@@ -67,17 +67,23 @@ def add(app: typer.Typer) -> None:
 
 def run_master(config: Config = MASTER_CONFIG) -> int:
     """Run a master until it is stopped."""
+    from device_agent import next_start
+    from device_agent.notify import Notifier
     from gateway import station
 
-    return station.main("master", config)
+    notifier = Notifier()
+    next_start.wait("outstation-master", notifier)
+    return station.main("master", config, notifier)
 
 
 def run_gateway(config: Config = GATEWAY_CONFIG) -> int:
     """Run a gateway until it is stopped; without a name it waits to be given one."""
+    from device_agent import next_start
     from device_agent.notify import Notifier
     from gateway import station, waiting_room
 
     notifier = Notifier()
+    next_start.wait("outstation-gateway", notifier)
     named = waiting_room.wait_for_name(config, notifier)
     return station.main("gateway", config, notifier) if named else EXIT_OK
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from device_agent import next_start
 from device_agent.config import AgentSettings
 from device_agent.errors import EXIT_CONFIG
 from device_agent.parts import Part
@@ -48,6 +49,20 @@ def test_a_unit_does_not_restart_when_its_settings_are_wrong(path: Path) -> None
     # The gateway ends its broker, for the unit to start it anew.
     assert settings["Restart"] == ("always" if role(path) == "broker" else "on-failure")
     assert str(EXIT_CONFIG) in settings["RestartPreventExitStatus"].split()
+
+
+@pytest.mark.parametrize("path", UNITS, ids=role)
+def test_a_unit_that_fails_waits_longer_and_longer(path: Path) -> None:
+    settings = service(path)
+    program, isolated, *module = settings["ExecStopPost"].split()
+    library = "outstation-agent" if role(path) == "agent" else "outstation"
+    # What goes wrong with it must not make an end that was asked for a failure.
+    assert program == f"-/usr/lib/{library}/bin/python3"
+    assert (isolated, module) == ("-I", ["-m", next_start.__name__, "%n"])
+    assert float(settings["RestartSec"]) == next_start.RESTART_SECONDS
+    unit = RawConfigParser(strict=False)
+    unit.read_string(path.read_text(encoding="utf-8"))
+    assert unit["Unit"]["StartLimitIntervalSec"] == "0"
 
 
 @pytest.mark.parametrize("path", UNITS, ids=role)
