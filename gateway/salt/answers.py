@@ -52,6 +52,8 @@ class Told:
     fun_args: Sequence[Any] = ()
     load: Mapping[str, Any] | None = None
     master_id: str = ""
+    jid: str = ""
+    """The jid that it has there, where that is another."""
 
 
 def answer(record: OutcomeRecord, fun_args: Sequence[Any] = ()) -> DeviceAnswer:
@@ -83,7 +85,7 @@ def entries(records: Iterable[OutcomeRecord], told: Mapping[str, Told]) -> list[
         found[record.jid, place][record.id] = answer(record, told[record.jid].fun_args)
     return [
         ReturnsOfJob(
-            jid=jid,
+            jid=told[jid].jid or jid,
             fun=names[jid],
             answers=answers,
             load=told[jid].load or {},

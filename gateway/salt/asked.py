@@ -6,7 +6,7 @@ has not started; for what runs they go to the devices as a job of their own, whi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 from device_agent.errors import NotFound
@@ -26,11 +26,16 @@ ENDS: Final = frozenset({"saltutil.kill_job", "saltutil.term_job", "saltutil.sig
 ASKED: Final = frozenset({FIND}) | ENDS
 
 
+Parts = Callable[[str], Awaitable[list[str]]]
+"""The jobs that are answered under a jid, beside the one of that jid itself."""
+
+
 class JobTable:
     """Answers for the devices."""
 
-    def __init__(self, *, site: str, open_jobs: OpenJobs, delivery: Delivery, audit: AuditBook) -> None:
+    def __init__(self, *, site: str, open_jobs: OpenJobs, delivery: Delivery, audit: AuditBook, parts: Parts) -> None:
         self._site = site
+        self._parts = parts
         self._open_jobs = open_jobs
         self._delivery = delivery
         self._audit = audit
@@ -45,7 +50,11 @@ class JobTable:
         jid = _jid(order)
         opened = self._open_jobs.get(jid)
         if order.fun == FIND:
-            return {device.id: DeviceAnswer(self._running(opened, device)) for device in meant}
+            parts = [opened, *(self._open_jobs.get(part) for part in await self._parts(jid))]
+            found = {
+                device.id: next(filter(None, (self._running(part, device) for part in parts)), {}) for device in meant
+            }
+            return {name: DeviceAnswer({**running, "jid": jid} if running else {}) for name, running in found.items()}
         if order.fun == "saltutil.signal_job" or opened is None:
             return None if opened is not None else {device.id: DeviceAnswer("") for device in meant}
         if kept_from:

@@ -21,15 +21,19 @@ AHEAD_SECONDS: Final = 2 * 86_400.0
 DEFINES: Final = ("jid", "fun", "arg", "tgt", "tgt_type", "user", "ret", "metadata")
 """What of a publish makes sense to a master that did not send it."""
 
-_ADD = "INSERT INTO salt_jobs (jid, master, master_id, fun, load, ids, taken) VALUES (?, ?, ?, ?, ?, ?, ?)"
+_ADD = "INSERT INTO salt_jobs (jid, master, master_id, fun, load, ids, taken, told_as) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 _PRUNE = "DELETE FROM salt_jobs WHERE taken < ? AND NOT EXISTS (SELECT 1 FROM jobs WHERE jid = salt_jobs.jid)"
 
 
 @dataclass(frozen=True)
 class Ordered:
-    """One order: the master that gave it, and its definition as Salt has it."""
+    """One order: the master that gave it, and its definition as Salt has it.
+
+    ``told_as`` is the jid it is answered under: for the later parts of a batch it is another than its own.
+    """
 
     jid: str
+    told_as: str
     master: str
     master_id: str
     fun: str
@@ -44,27 +48,35 @@ class SaltBook:
         self._reader = reader
 
     @staticmethod
-    def adding(order: SaltOrder, fun: str, master: str, ids: Sequence[str], now: float) -> Statement:
+    def adding(order: SaltOrder, fun: str, master: str, ids: Sequence[str], now: float, told_as: str = "") -> Statement:
         """The statement that keeps an order; it fails where the jid is kept already."""
         load = {key: value for key, value in order.load.items() if key in DEFINES}
-        row = (order.jid, master, order.master_id, fun, encode_value(load), encode_value(list(ids)), now)
+        row = (order.jid, master, order.master_id, fun, encode_value(load), encode_value(list(ids)), now, told_as)
         return (_ADD, [row])
 
-    async def known(self, jid: str) -> bool:
-        """Whether this jid was taken before. Raises ``StoreUnreadable``."""
-        return bool(await self._reader.rows("SELECT 1 FROM salt_jobs WHERE jid = ?", (jid,)))
+    async def known(self, jid: str) -> set[str] | None:
+        """The devices that were ordered anything under this jid; None for a new one. Raises ``StoreUnreadable``."""
+        rows = await self._reader.rows("SELECT ids FROM salt_jobs WHERE jid = ? OR told_as = ?", (jid, jid))
+        return {device for (ids,) in rows for device in decode_stored(ids)} if rows else None
+
+    async def parts(self, jid: str) -> list[str]:
+        """The jobs of this station that are answered under this jid, beside the one of that jid itself."""
+        rows = await self._reader.rows("SELECT jid FROM salt_jobs WHERE told_as = ? ORDER BY jid", (jid,))
+        return [part for (part,) in rows]
 
     async def get(self, jid: str) -> Ordered | None:
         """The order with this jid. Raises ``StoreUnreadable``."""
-        rows = await self._reader.rows("SELECT master, master_id, fun, load FROM salt_jobs WHERE jid = ?", (jid,))
-        for master, master_id, fun, load in rows:
-            return Ordered(jid, master, master_id, fun, decode_stored(load))
+        rows = await self._reader.rows(
+            "SELECT master, master_id, fun, load, told_as FROM salt_jobs WHERE jid = ?", (jid,)
+        )
+        for master, master_id, fun, load, told_as in rows:
+            return Ordered(jid, told_as or jid, master, master_id, fun, decode_stored(load))
         return None
 
     async def to_announce(self, master: str, since: float) -> list[tuple[str, list[str]]]:
         """The orders of a master that are open, or were taken since then: each with the devices that are meant."""
         rows = await self._reader.rows(
-            "SELECT jid, ids FROM salt_jobs WHERE master = ? AND (taken >= ?"
+            "SELECT CASE told_as WHEN '' THEN jid ELSE told_as END, ids FROM salt_jobs WHERE master = ? AND (taken >= ?"
             " OR EXISTS (SELECT 1 FROM jobs WHERE jobs.jid = salt_jobs.jid AND jobs.closed IS NULL)) ORDER BY taken",
             (master, since),
         )

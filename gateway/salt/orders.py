@@ -11,6 +11,8 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 
+import msgspec
+
 from device_agent.clock import Clock
 from device_agent.errors import OutstationError, PolicyRefused, Refused, StationFailed, UsageInvalid
 from device_agent.protocol import limits
@@ -120,15 +122,25 @@ class SaltOrders:
             raise Refused("bad_target", f"job {order.jid}: targets of the kind {order.tgt_type}")
         if too_old(order.jid, self._clock.wall()):
             raise Refused("old_jid", f"job {order.jid}: nobody here could tell it from a repeat")
-        if await self._book.known(order.jid):
-            self._metrics.add("salt_orders_repeated")
-            return
         tgt = ",".join(order.tgt) if isinstance(order.tgt, tuple) else order.tgt
         meant = await self._meant(tgt, kind, order) if tgt else []
         if not meant:
             # As in Salt: whoever is not meant says nothing.
             self._metrics.add("salt_orders_for_others")
             return
+        told, known = order.jid, await self._book.known(order.jid)
+        if known is not None:
+            meant = await self._part(order, meant, known)
+            if not meant:
+                self._metrics.add("salt_orders_repeated")
+                return
+            # A later part of a batch is a job of its own here.
+            names = tuple(sorted({device.id for device in meant}))
+            own = self._acceptance.jids.next(self._clock.wall())
+            while await self._book.known(own) is not None:
+                own = self._acceptance.jids.next(self._clock.wall())
+            order = msgspec.structs.replace(order, jid=own, tgt=names, tgt_type="list")
+            tgt, kind = ",".join(names), "list"
         who = _who(order, master)
         kept_from = refusals(order.auth_list, _fun(order), meant, order.user or "this user")
         if isinstance(order.fun, str) and order.fun in ASKED:
@@ -137,14 +149,22 @@ class SaltOrders:
                 self._answer_now(order, master, found)
                 return
         # Before it is taken: devices may answer at once, and the master must know then whom it waits for.
-        self._telling.announce(master, order.jid, sorted({device.id for device in meant}))
+        self._telling.announce(master, told, sorted({device.id for device in meant}))
         refusal = _impossible(order)
         if not refusal and len(kept_from) == len(meant):
             refusal = next(iter(kept_from.values()))
         if not refusal:
-            refusal = await self._ordered(order, master, tgt, kind, who, meant, kept_from)
+            refusal = await self._ordered(order, told, master, tgt, kind, who, meant, kept_from)
         if refusal:
-            await self._refuse(order, master, who, meant, refusal)
+            await self._refuse(order, told, master, who, meant, refusal)
+
+    async def _part(self, order: SaltOrder, meant: Sequence[Device], known: set[str]) -> list[Device]:
+        """Whom a jid that is known was not for yet: all parts of a batch of 3008 have one. Nobody for another job."""
+        first = await self._book.get(order.jid)
+        same = ("fun", "arg")
+        if first is None or order.tgt_type != "list" or any(first.load.get(key) != order.load.get(key) for key in same):
+            return []
+        return [device for device in meant if device.id not in known]
 
     async def _meant(self, tgt: str, kind: TypedKind, order: SaltOrder) -> list[Device]:
         try:
@@ -159,6 +179,7 @@ class SaltOrders:
     async def _ordered(
         self,
         order: SaltOrder,
+        told: str,
         master: str,
         tgt: str,
         kind: TypedKind,
@@ -169,7 +190,7 @@ class SaltOrders:
         """Make a job of it; the reason when that is refused. Raises ``StationFailed`` when nothing could be kept."""
         assert isinstance(order.fun, str)
         ids = sorted({device.id for device in meant})
-        kept = self._book.adding(order, order.fun, master, ids, self._clock.wall())
+        kept = self._book.adding(order, order.fun, master, ids, self._clock.wall(), _unless(told, order.jid))
         try:
             request = JobRequest(
                 tgt=tgt,
@@ -187,7 +208,9 @@ class SaltOrders:
         self._metrics.add("salt_orders_taken")
         return ""
 
-    async def _refuse(self, order: SaltOrder, master: str, who: str, meant: Sequence[Device], why: str) -> None:
+    async def _refuse(
+        self, order: SaltOrder, told: str, master: str, who: str, meant: Sequence[Device], why: str
+    ) -> None:
         """Everybody who is meant is answered, through the spool like any answer."""
         self._metrics.add("salt_orders_refused")
         ids = sorted({device.id for device in meant})
@@ -224,7 +247,7 @@ class SaltOrders:
             )
             for device in ids
         ]
-        kept = self._book.adding(order, fun, master, ids, now)
+        kept = self._book.adding(order, fun, master, ids, now, _unless(told, order.jid))
         await self._writer.commit([kept, *self._audit.statements([deed]), *self._spool.adding(records)])
         self._spool.added()
 
@@ -240,6 +263,10 @@ def _who(order: SaltOrder, master: str) -> str:
     """Who asked, as jobs and the audit name him: nobody of this station has an @ in his name."""
     user = "".join(letter if letter.isprintable() and not letter.isspace() else "_" for letter in order.user[:64])
     return f"{user or 'unknown'}@{master}"[:128]
+
+
+def _unless(told: str, own: str) -> str:
+    return "" if told == own else told
 
 
 def _fun(order: SaltOrder) -> str:

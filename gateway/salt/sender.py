@@ -282,7 +282,9 @@ class SaltSender(Part):
                 case Ordered() as order:
                     arg = order.load.get("arg", [])
                     load = None if order.master == master else order.load
-                    found[jid] = Told(order.fun, arg if isinstance(arg, list) else [], load, order.master_id)
+                    found[jid] = Told(
+                        order.fun, arg if isinstance(arg, list) else [], load, order.master_id, order.told_as
+                    )
                 case Job() as job:
                     load = load_of(public(job))
                     found[jid] = Told(job.fun, load["arg"], load)

@@ -52,7 +52,9 @@ class Gate:
     def __init__(self, rooms: Rooms, clock: HandClock) -> None:
         self.rooms, self.told = rooms, Told()
         self.book = SaltBook(rooms.writer, rooms.reader)
-        table = JobTable(site="lisbon", open_jobs=rooms.open_jobs, delivery=rooms.delivery, audit=rooms.audit)
+        table = JobTable(
+            site="lisbon", open_jobs=rooms.open_jobs, delivery=rooms.delivery, audit=rooms.audit, parts=self.book.parts
+        )
         self.orders = SaltOrders(
             site="lisbon",
             acceptance=rooms.acceptance,
@@ -268,3 +270,30 @@ async def test_salt_does_not_cancel_what_the_site_ordered_itself(tmp_path: Path,
         await gate.orders.take(published(JID, "saltutil.kill_job", [jid]), MASTER)
         assert not job.cancelled
         assert "refused" in gate.told.values()["cam-1"]
+
+
+async def test_the_parts_of_a_batch_have_one_jid_and_each_device_is_ordered_once(
+    tmp_path: Path, clock: HandClock
+) -> None:
+    async with opened(tmp_path, clock, "looks") as gate:
+        gate.hello("cam-1", "cam-2", "cam-3")
+        for names in (["cam-1"], ["cam-1", "cam-2"], ["cam-3"], ["cam-3"]):
+            await gate.orders.take(published(JID, tgt=names, tgt_type="list"), MASTER)
+        assert [(jid, ids) for _, jid, ids in gate.told.announced] == [
+            (JID, ["cam-1"]),
+            (JID, ["cam-2"]),
+            (JID, ["cam-3"]),
+        ]
+        assert sorted(name for job in gate.rooms.open_jobs for name in job.waiting) == ["cam-1", "cam-2", "cam-3"]
+        for part in await gate.book.parts(JID):
+            kept = await gate.book.get(part)
+            assert kept is not None
+            assert (kept.told_as, kept.load["jid"]) == (JID, JID)
+        for job in gate.rooms.open_jobs:
+            for waiting in job.waiting.values():
+                waiting.state = State.RUNNING
+        probe = published(str(FIRST_JID + 100), "saltutil.find_job", [JID])
+        await gate.orders.take(probe, MASTER)
+        assert {value["jid"] for value in gate.told.values().values()} == {JID}
+        await gate.orders.take(published(JID, "test.version"), MASTER)
+        assert len(gate.told.announced) == 3
