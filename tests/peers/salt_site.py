@@ -13,7 +13,7 @@ from tests.peers.system import System, whole_system
 NAME = "lisbon"
 """Of the gateway, and of its key at the masters."""
 
-POLICY = SitePolicy(org={"salt": ("looks", "cmd.*", "event.*")}, arg={"cmd.run": ("echo *",)})
+POLICY = SitePolicy(fun=("looks", "event.*"), org={"salt": ("looks", "cmd.*", "event.*")}, arg={"cmd.run": ("echo *",)})
 """As ``outstation fleet sign-site --origin salt`` grants it."""
 
 
