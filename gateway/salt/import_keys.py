@@ -62,6 +62,8 @@ NO_MEANING: Final[dict[str, str]] = {
         profiling_* pub_hwm publish_drain_timeout publish_timeout reactor_refresh_interval restart_on_error
         search serial sock_pool_size tcp_*_port tcp_master_* tcp_reconnect_backoff transport
         update_restart_services update_url worker_pools* worker_threads zmq_*
+        keys.cache_driver saltpip_* use_os_truststore
+        master_async_mworker master_mworker_* pub_server_write_queue_size
     """,
     "no minion connects to a gateway: its devices come over MQTT and SSH (docs/enrollment.md)": """
         allow_minion_key_revoke auth_events cluster_* con_cache detect_remote_minions discovery
@@ -69,7 +71,8 @@ NO_MEANING: Final[dict[str, str]] = {
         master_pubkey_signature master_sign_key_name master_sign_pubkey master_use_pubkey_signature
         max_minions minimum_auth_version minion_data_cache* ping_on_rotate preserve_minion_cache publish_port
         publish_session publish_signing_algorithm remote_minions_port request_server_*
-        require_minion_sign_messages ret_port rotate_aes_key sign_pub_messages signing_key_pass
+        require_minion_sign_messages ret_port rotate_aes_key sign_pub_messages signing_key_pass master_id
+        auth_events_*
     """,
     "it is one gateway for all its devices, which need no process each": """
         add_proxymodule_to_opts delta_proxy_pool metaproxy multiprocessing_proxy parallel_startup
@@ -83,6 +86,7 @@ NO_MEANING: Final[dict[str, str]] = {
         rejected_retry request_channel_tries resolve_dns_fallback retry_dns* return_retry_*
         source_address source_interface_name source_publish_port source_ret_port tcp_authentication_retries
         tcp_keepalive* unique_jid use_master_when_local verify_master_pubkey_sign
+        disable_aes_with_tls
     """,
     "every answer waits on the disk until a master has it, and goes once (docs/spool.md)": """
         beacons_before_connect cache_jobs cache_sreqs job_cache job_cache_store_endtime order_masters
@@ -106,7 +110,8 @@ NO_MEANING: Final[dict[str, str]] = {
         minion_id_lowercase minion_id_remove_domain refresh_grains_cache skip_grains start_event_grains
     """,
     "it holds for salt-ssh, which is not needed here": """
-        min_extra_mods regen_thin roster_* ssh_* thin_extra_mods
+        min_extra_mods regen_thin roster_* ssh_*
+        thin_*
     """,
     "it is for Windows and for cloud machines": """
         cloud_* ipc_* providers snapper_* spm_* winrepo_*
@@ -118,6 +123,7 @@ NOT_CARRIED: Final[dict[str, str]] = {
         auth.ldap.* client_acl* django_auth_* eauth* external_auth keep_acl_in_token ldap.* netapi_* peer
         peer_run permissive_acl publisher_acl* rest_cherrypy rest_tornado rest_wsgi sudo_acl sudo_user
         token_expire*
+        token_file username password
     """,
     "devices come in by a token, a list of keys or a window: docs/enrollment.md": """
         auto_accept autoreject_* autoreject_file autosign_* autosign_file open_mode
@@ -132,6 +138,7 @@ NOT_CARRIED: Final[dict[str, str]] = {
     """,
     "pillar is not decrypted here; keep it on the Salt master, or in the clear in a file of mode 0600": """
         decrypt_pillar* gpg_* gpg_keydir
+        pillar_mask_output pillar
     """,
     "there is no state system on devices: call functions (docs/functions.md), or keep states for machines "
     "with a salt-minion": """
@@ -145,6 +152,7 @@ NOT_CARRIED: Final[dict[str, str]] = {
     """,
     "to tell events to another program take an engine: event_to_file, webhook_out, nats (docs/engines.md)": """
         fluent* logstash* sentry_handler
+        metrics tracing
     """,
     "modules of your own are signed, and reach devices with saltutil.sync_all (docs/modules.md)": """
         *_blacklist *_whitelist beacons_dirs cli_dirs disable_grains disable_modules disable_returners
@@ -153,6 +161,9 @@ NOT_CARRIED: Final[dict[str, str]] = {
     """,
     "it was for one machine's minion; say it in the settings of its agent, or in a pillar": """
         enforce_mine_cache mine_enabled mine_return_job ssh_merge_pillar
+    """,
+    "a device is a target of its own here, and no resource of a minion": """
+        resource_pillar_key resources resources_*
     """,
     "the mine has rules of its own, allow_tgt and mine.other_sites: docs/mine.md": """
         mine_get_allow
@@ -176,6 +187,9 @@ NOT_CARRIED: Final[dict[str, str]] = {
         fips_mode
     """,
 }
+
+
+UNKNOWN: Final = "this is not known of any release of Salt; look at what on this box reads it"
 
 
 def _table(rows: dict[str, str]) -> tuple[dict[str, str], list[tuple[str, str]]]:
@@ -202,7 +216,7 @@ def no_meaning(key: str) -> str | None:
 def not_carried(key: str) -> str:
     """Why a key has no counterpart, and what to do."""
     found = _left.get(key) or _glob(key, _left_globs)
-    return found or "this is not known of any release of Salt; look at what on this box reads it"
+    return found or UNKNOWN
 
 
 def _glob(key: str, globs: list[tuple[str, str]]) -> str | None:
