@@ -75,10 +75,7 @@ def test_events_and_returns_of_devices_are_on_the_bus(site: SaltSite, master: Sa
     assert len(bus.events("salt/job/*/ret/cam-00002")) == 1
 
 
-def test_batches_reach_every_device(site: SaltSite, master: SaltMaster, request: pytest.FixtureRequest) -> None:
-    if master.programs.parent.name == "3008":
-        why = "3008 publishes all batches under one jid, and a jid that is known is taken for a repeat"
-        request.applymarker(pytest.mark.xfail(strict=True, reason=why))
+def test_batches_reach_every_device(site: SaltSite, master: SaltMaster) -> None:
     answers = master.salt("--batch-size=2", "--static", "cam-*", "test.echo", "hello")
     assert answers.by_device() == dict.fromkeys(site.ids, "hello"), site.told(master)
 
