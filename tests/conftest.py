@@ -22,11 +22,5 @@ HEAVY = ("tests/appliance/", "tests/salt/", "tests/system/", "tests/attacks/", "
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where tests run in several processes, those of one file stay together; what takes long does not come last."""
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(_file(item)))
-    items.sort(key=lambda item: not _file(item).startswith(HEAVY))
-
-
-def _file(item: pytest.Item) -> str:
-    return item.nodeid.partition("::")[0]
+    """Where tests run in several processes, each takes the next file: what takes long does not come last."""
+    items.sort(key=lambda item: not item.nodeid.startswith(HEAVY))
