@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 NOBODY = "unnamed"
 """In the place of a name that is not there yet."""
+
+KNOCK_SECONDS = 2.0
 
 CONFIGS: dict[Role, Path] = {"gateway": GATEWAY_CONFIG, "master": MASTER_CONFIG}
 
@@ -65,10 +68,24 @@ def _is_used(role: Role, config: Path) -> bool:
     from device_agent.settings import says
 
     try:
-        return _default_socket(role).exists() or says(config, "name")
+        return says(config, "name") or _listens(_default_socket(role))
     except ConfigInvalid:
         # Whoever broke it has written it.
         return True
+
+
+def _listens(path: Path) -> bool:
+    """Whether somebody is at this socket: of one who was killed it stays, with nobody behind it."""
+    with socket.socket(socket.AF_UNIX) as door:
+        door.settimeout(KNOCK_SECONDS)
+        try:
+            door.connect(str(path))
+        except PermissionError:
+            # There is somebody, who is to be asked as another user; whoever asks says so.
+            return True
+        except OSError:
+            return False
+    return True
 
 
 def _here(role: Role, config: Path, *, tell: bool) -> Report:

@@ -99,7 +99,9 @@ class JobTable:
         return waiting is not None and waiting.state is not State.QUEUED
 
     def _running(self, opened: OpenJob | None, device: Device) -> dict[str, Any]:
-        if opened is None or device.site != self._site or not self._has_it(opened, device.id):
+        waiting = opened.waiting.get(device.id) if opened is not None and device.site == self._site else None
+        if opened is None or waiting is None or waiting.state is not State.RUNNING:
+            # What is only delivered is not busy: Salt would ask after a device that is silent for as long as a job lives.
             return {}
         return {**load_of(public(opened.job)), "tgt": opened.job.tgt}
 

@@ -240,6 +240,9 @@ async def test_salt_asks_whether_a_job_runs_and_the_devices_are_left_alone(tmp_p
         await gate.orders.take(probe, MASTER)
         values = gate.told.values()
         assert (values["cam-1"]["jid"], values["cam-1"]["fun"], values["cam-2"]) == (JID, "test.ping", {})
+        job.waiting["cam-1"].state = State.DELIVERED
+        await gate.orders.take(published(str(FIRST_JID + 2), "saltutil.find_job", [JID], tgt="cam-1"), MASTER)
+        assert gate.told.values()["cam-1"] == {}, "a device that never said that it runs it is not busy"
         assert gate.rooms.open_jobs.get(probe.jid) is None
 
 

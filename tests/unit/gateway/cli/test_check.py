@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from gateway.cli import check_asked
+from gateway.cli import client as clients
 from gateway.cli.client import RUN_DIRECTORY
 from tests.peers.api_double import ApiDouble, Fields
 from tests.peers.broker import free_port
@@ -185,6 +186,23 @@ def test_settings_that_the_package_brings_and_nobody_uses_are_not_looked_at(
     master.write_text("name: [\n", encoding="utf-8")
     finished = shell.here("check")
     assert (finished.error.split(",")[0], finished.out.split()[1]) == ("master", "settings")
+
+
+def test_what_a_killed_gateway_left_behind_is_not_taken_for_one_that_is_used(
+    shell: Shell, config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    master = tmp_path / "master.yaml"
+    settings = {"name": "m", "state_dir": str(tmp_path / "m"), "socket": str(tmp_path / "m.sock")}
+    master.write_text(json.dumps({**settings, "sites": {"listen": f"tcp://127.0.0.1:{free_port()}"}}), encoding="utf-8")
+    config.write_text("# The gateway of this site.\n", encoding="utf-8")
+    monkeypatch.setattr(check_asked, "CONFIGS", {"gateway": config, "master": master})
+    monkeypatch.setattr(clients, "RUN_DIRECTORY", tmp_path)
+    monkeypatch.delenv("OUTSTATION_SOCKET")
+    with socket.socket(socket.AF_UNIX) as door:
+        door.bind(str(tmp_path / "gateway.sock"))
+        assert shell.here("check").error.startswith("master m, not running"), "only the file is there"
+        door.listen()
+        assert check_asked._is_used("gateway", config), "somebody is there, without a name yet"
 
 
 # --- --fix -----------------------------------------------------------------------------------------------------------
