@@ -101,7 +101,7 @@ class JobTable:
     def _running(self, opened: OpenJob | None, device: Device) -> dict[str, Any]:
         waiting = opened.waiting.get(device.id) if opened is not None and device.site == self._site else None
         if opened is None or waiting is None or waiting.state is not State.RUNNING:
-            # What is only delivered is not busy: Salt would ask after a device that is silent for as long as a job lives.
+            # What is only delivered is not busy: Salt would ask after a silent device for as long as the job lives.
             return {}
         return {**load_of(public(opened.job)), "tgt": opened.job.tgt}
 
