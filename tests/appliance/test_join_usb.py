@@ -63,7 +63,10 @@ async def test_a_stick_joins_a_gateway_that_has_not_joined_and_no_other(bed: Tes
     machine = await bed.machine("gateway")
     _, package = packages()
     await install(machine, package)
-    assert (await machine.sh("cat /lib/udev/rules.d/*outstation.rules")).endswith(f'ENV{{SYSTEMD_WANTS}}+="{UNIT}"')
+    rules = await machine.sh("ls /lib/udev/rules.d/*outstation.rules")
+    # Whose rules find the file system that ours ask for.
+    assert rules.rpartition("/")[2] > "60-persistent-storage.rules"
+    assert (await machine.sh('cat "$1"', rules)).endswith(f'ENV{{SYSTEMD_WANTS}}+="{UNIT}"')
     # Without a stick, and with one for something else, it ends well.
     await machine.run("systemctl", "start", UNIT)
     assert await machine.said("systemctl", "--failed", "--no-legend") == ""

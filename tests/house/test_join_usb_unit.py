@@ -51,3 +51,12 @@ def test_udev_starts_it_for_the_file_systems_that_it_reads() -> None:
     assert kinds is not None
     assert kinds[1].split("|") == KINDS.split(",")
     assert 'KERNEL=="sd*", ATTRS{removable}=="1"' in rules
+
+
+def test_its_rules_come_after_those_that_find_the_file_system() -> None:
+    built = (ROOT / "debian" / "rules").read_text(encoding="utf-8")
+    priority = re.search(r"^\tdh_installudev --priority=(\d+)$", built, re.MULTILINE)
+    assert priority is not None, (
+        "without it they are 60-outstation.rules, which udev reads before the file system is known"
+    )
+    assert f"{priority[1]}-outstation.rules" > "60-persistent-storage.rules"
