@@ -36,6 +36,8 @@ FAILURES: Final = "failures"
 FILE_BYTES: Final = 1024
 """Its size, always: what is written over itself needs no room on a disk that is full."""
 SAID_CHARACTERS: Final = 300
+BOOT_VARIABLE: Final = "OUTSTATION_BOOT"
+"""Which boot this is, from the unit: one that sees nothing of ``/proc`` but processes cannot read it."""
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 ASK_SECONDS: Final = 5.0
 WAITS: Final = "has failed"
@@ -75,7 +77,9 @@ def pause(count: int) -> float:
 
 def failed(before: Failures | None, boot: str, now: float, how: str = "") -> Failures:
     """What is kept when a unit has failed now."""
-    if before is None or before.boot != boot or now - (before.ended + pause(before.count)) >= WELL_SECONDS:
+    # One that lies ahead was in another boot, whatever that is called.
+    other = before is None or before.boot != boot or before.ended > now
+    if before is None or other or now - (before.ended + pause(before.count)) >= WELL_SECONDS:
         return Failures(boot, 1, now, how)
     return Failures(boot, before.count + 1, now, how)
 
@@ -114,7 +118,7 @@ def wait(
     place = _place(unit, environment)
     kept = _read(place) if place is not None else None
     clock = clock or Clock()
-    seconds = rest(kept, _boot(), clock.monotonic())
+    seconds = rest(kept, _boot(environment), clock.monotonic())
     if kept is None or seconds <= 0:
         return
     sentence = waiting(unit, kept, time.strftime("%H:%M:%S", time.localtime(clock.wall() + seconds)))
@@ -141,7 +145,7 @@ def ended(unit: str, environment: Mapping[str, str] = os.environ, clock: Clock |
         return
     text = "none\n"
     if is_failure(environment):
-        text = failed(_read(place), _boot(), (clock or Clock()).monotonic(), _how(unit, environment)).text()
+        text = failed(_read(place), _boot(environment), (clock or Clock()).monotonic(), _how(unit, environment)).text()
     descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(text.encode()[:FILE_BYTES].ljust(FILE_BYTES))
@@ -182,7 +186,9 @@ def _read(place: Path) -> Failures | None:
         return None
 
 
-def _boot() -> str:
+def _boot(environment: Mapping[str, str]) -> str:
+    if given := "".join(environment.get(BOOT_VARIABLE, "").split()):
+        return given
     try:
         return BOOT_ID.read_text(encoding="ascii").strip()
     except OSError:

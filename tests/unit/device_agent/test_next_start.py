@@ -49,6 +49,18 @@ def test_a_restart_of_the_machine_forgets() -> None:
     kept = Failures(BOOT, 9, 100.0)
     assert rest(kept, "two", 105.0) == 0.0
     assert failed(kept, "two", 101.0).count == 1
+    # Where the boot has no name: the machine has not run for so long.
+    assert failed(kept, BOOT, 99.0).count == 1
+
+
+def test_the_unit_says_which_boot_it_is(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(next_start, "BOOT_ID", folder / "hidden")
+    place, clock = {"STATE_DIRECTORY": str(folder)} | CRASH, HandClock()
+    for boot, counted in (("one", 1), ("one", 2), ("two", 1)):
+        next_start.ended(UNIT, place | {"OUTSTATION_BOOT": boot}, clock)
+        kept = Failures.of((folder / FAILURES).read_text().rstrip())
+        assert kept is not None
+        assert (kept.boot, kept.count) == (boot, counted)
 
 
 @pytest.mark.parametrize("since", [0.0, 4.9, 65.0, 4000.0])
