@@ -30,6 +30,8 @@ WELL_SECONDS: Final = 600.0
 """A run of so long was a good one: what it ends with is a first failure."""
 LATE_SECONDS: Final = 60.0
 """By so much the next start of a loaded machine may be late. One that comes later is nobody's but an operator's."""
+START_SECONDS: Final = 180.0
+"""The longest ``TimeoutStartSec=`` of the units: after the pause a start has all its time."""
 
 FAILURES: Final = "failures"
 """The name of the file, in the unit's state folder."""
@@ -126,7 +128,7 @@ def wait(
     if ready:
         notifier.ready(sentence)
     else:
-        notifier.extend(seconds + LATE_SECONDS, sentence)
+        notifier.extend(seconds + START_SECONDS, sentence)
     sleep(seconds)
 
 

@@ -60,6 +60,8 @@ def test_a_unit_that_fails_waits_longer_and_longer(path: Path) -> None:
     assert program == f"-/usr/lib/{library}/bin/python3"
     assert (isolated, module) == ("-I", ["-m", next_start.__name__, "%n"])
     assert float(settings["RestartSec"]) == next_start.RESTART_SECONDS
+    # After the pause it has all its time to start.
+    assert float(settings["TimeoutStartSec"]) <= next_start.START_SECONDS
     # The broker's sees no /proc/sys.
     assert settings["Environment"] == f"{next_start.BOOT_VARIABLE}=%b"
     unit = RawConfigParser(strict=False)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from device_agent import next_start
-from device_agent.next_start import FAILURES, Failures, failed, is_failure, pause, rest
+from device_agent.next_start import FAILURES, START_SECONDS, Failures, failed, is_failure, pause, rest
 from device_agent.notify import Notifier
 from tests.peers.clock import HandClock
 from tests.peers.notified import played_supervisor
@@ -90,7 +90,7 @@ def test_what_is_kept_is_read_again() -> None:
 
 
 def test_a_unit_that_fails_waits_and_says_until_when_and_why(folder: Path) -> None:
-    clock, slept = HandClock(), list[float]()
+    clock, slept, extended = HandClock(), list[float](), list[float]()
     place = {"STATE_DIRECTORY": f"/var/lib/outstation/broker:{folder}"}
 
     def start() -> str:
@@ -99,6 +99,8 @@ def test_a_unit_that_fails_waits_and_says_until_when_and_why(folder: Path) -> No
             clock.move(5)
             next_start.wait("outstation-gateway", notifier, environment=place, clock=clock, sleep=slept.append)
             assert not supervisor.ready
+            lines = [line for message in supervisor.heard for line in message if line.startswith("EXTEND")]
+            extended.extend(int(line.partition("=")[2]) / 1e6 for line in lines)
             clock.move(sum(slept[-1:]))
             return supervisor.status
 
@@ -114,6 +116,7 @@ def test_a_unit_that_fails_waits_and_says_until_when_and_why(folder: Path) -> No
     assert "waits 20 s" in status
     assert status.endswith("at once: systemctl restart outstation-gateway; the last time: signal, killed by SEGV")
     assert slept == [5.0, 15.0]
+    assert extended == [5.0 + START_SECONDS, 15.0 + START_SECONDS]
     assert (folder / FAILURES).stat().st_mode & 0o777 == 0o600
 
     end(STOPPED)
