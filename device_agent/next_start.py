@@ -44,6 +44,8 @@ BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 ASK_SECONDS: Final = 5.0
 WAITS: Final = "has failed"
 """How the status of a unit begins that waits."""
+STARTS: Final = "starting"
+"""The status of one that has waited, until it has another: loading the program takes its time."""
 
 
 @dataclass(frozen=True)
@@ -130,6 +132,7 @@ def wait(
     else:
         notifier.extend(seconds + START_SECONDS, sentence)
     sleep(seconds)
+    notifier.status(STARTS)
 
 
 def waiting(unit: str, kept: Failures, until: str) -> str:
@@ -160,7 +163,11 @@ def _how(unit: str, environment: Mapping[str, str]) -> str:
     if code != "exited":
         return f"{result}, {code} by {status}" if code else result
     said = _said(unit)
-    return f"ended with {status}; it said: {said}" if said and not said.startswith(WAITS) else f"ended with {status}"
+    return (
+        f"ended with {status}; it said: {said}"
+        if said and not said.startswith((WAITS, STARTS))
+        else f"ended with {status}"
+    )
 
 
 def _said(unit: str) -> str:

@@ -94,15 +94,23 @@ def test_a_unit_that_fails_waits_and_says_until_when_and_why(folder: Path) -> No
     place = {"STATE_DIRECTORY": f"/var/lib/outstation/broker:{folder}"}
 
     def start() -> str:
+        said = [""]
         with played_supervisor() as supervisor:
+
+            def sleep(seconds: float) -> None:
+                slept.append(seconds)
+                said.append(supervisor.status)
+
             notifier = Notifier(dict(supervisor.environment()))
             clock.move(5)
-            next_start.wait("outstation-gateway", notifier, environment=place, clock=clock, sleep=slept.append)
+            next_start.wait("outstation-gateway", notifier, environment=place, clock=clock, sleep=sleep)
             assert not supervisor.ready
             lines = [line for message in supervisor.heard for line in message if line.startswith("EXTEND")]
             extended.extend(int(line.partition("=")[2]) / 1e6 for line in lines)
             clock.move(sum(slept[-1:]))
-            return supervisor.status
+            # What it has waited for is over.
+            assert supervisor.status == ("starting" if said[1:] else "")
+            return said[-1]
 
     def end(how: dict[str, str]) -> None:
         next_start.ended(UNIT, place | how, clock)
