@@ -294,7 +294,11 @@ def argument_text(value: Any) -> str:
     """A value as globs see it: text as it is, anything else as compact JSON."""
     if isinstance(value, str):
         return value
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=repr)
+    try:
+        return json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=repr)
+    except (TypeError, ValueError, RecursionError):
+        # A key that is no text, or too deep: it is refused for that, and the refusal is said with its arguments.
+        return f"<{type(value).__name__} that JSON cannot carry>"
 
 
 def call_text(fun: str, arg: Sequence[Any], kwarg: Mapping[str, Any]) -> str:

@@ -115,6 +115,10 @@ class SaltOrders:
             self._metrics.refused(LINK, "store_failed", master, f"job {order.jid}: {error.what}")
         except OutstationError as error:
             self._metrics.refused(LINK, "bad_order", master, f"job {order.jid}: {error.what}")
+        except Exception as error:
+            # The boundary to what a master makes up: an order that nobody foresaw must not end the process for all.
+            log.exception("an order of a Salt master could not be taken master=%s jid=%s", master, order.jid)
+            self._metrics.refused(LINK, "unforeseen", master, f"job {order.jid}: {type(error).__name__}")
 
     async def _take(self, order: SaltOrder, master: str) -> None:
         kind = KINDS.get(order.tgt_type)

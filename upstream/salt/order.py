@@ -19,6 +19,8 @@ FUNCTIONS: Final = 64
 
 NAME_CHARACTERS: Final = 256
 AUTH_ENTRIES: Final = 1024
+NESTED: Final = 64
+"""Deepest value of a publish. How deep an argument may be is less, and is said to whoever ordered it."""
 
 
 class SaltOrder(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,10 +58,15 @@ def read_order(load: Mapping[Any, Any]) -> SaltOrder:
     _check(isinstance(arg, list) and len(arg) <= limits.ARGUMENTS, "arg")
     plain, named = (arg, {}) if isinstance(fun, tuple) else _split(arg)
     tgt_type = _text(load, "tgt_type", "glob")
-    auth_list = load.get("auth_list") or []
+    _check(_keyed(arg), "arg")
+    # Only the empty list, or none, is the superuser's: an empty map or text says nothing that could be trusted.
+    auth_list = load.get("auth_list")
+    auth_list = [] if auth_list is None else auth_list
     _check(isinstance(auth_list, list) and len(auth_list) <= AUTH_ENTRIES, "auth_list")
     metadata = load.get("metadata") or {}
-    _check(isinstance(metadata, dict), "metadata")
+    _check(isinstance(metadata, dict) and _keyed(metadata), "metadata")
+    _check(_keyed(auth_list), "auth_list")
+    _check(all(_keyed(value) for value in load.values()), "load")
     return SaltOrder(
         jid=_jid(load),
         fun=fun,
@@ -81,6 +88,15 @@ def read_order(load: Mapping[Any, Any]) -> SaltOrder:
 def _check(good: bool, field: str) -> None:
     if not good:
         raise Refused("malformed", f"the field {field} of a publish")
+
+
+def _keyed(value: object, depth: int = 0) -> bool:
+    """Whether each key in it is text, or a number as YAML makes them, and it nests no deeper than can be written."""
+    if depth > NESTED:
+        return False
+    if isinstance(value, dict):
+        return all(isinstance(key, (str, int)) and _keyed(inner, depth + 1) for key, inner in value.items())
+    return not isinstance(value, list) or all(_keyed(inner, depth + 1) for inner in value)
 
 
 def _jid(load: Mapping[Any, Any]) -> str:
