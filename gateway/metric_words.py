@@ -143,6 +143,7 @@ WORDS: Final[Mapping[str, str]] = {
     "salt_orders_for_others_total": "that mean no device of this site",
     "salt_answers_sent_total": "answers that a master has confirmed",
     "salt_events_sent_total": "events and audit rows that a master has taken",
+    "salt_unconfirmed_total": "times that a master did not confirm what it was told; it is told again",
     "salt_prompt_dropped_total": "announcements and answers to probes with nobody to tell, or no room",
     "salt_items_unreadable_total": "items of the spool that were let go since they cannot be read",
 }

@@ -130,6 +130,13 @@ class SaltSender(Part):
 
     async def run(self, above: SaltAbove, master: str) -> None:
         """Tell this master, until cancelled. Raises ``Unanswered`` and ``Refused``."""
+        try:
+            await self._run(above, master)
+        except Unanswered:
+            self._metrics.add("salt_unconfirmed")
+            raise
+
+    async def _run(self, above: SaltAbove, master: str) -> None:
         newest = await self._spool.newest("returns")
         line = _Line(above, Cursor("returns", newest), asyncio.Queue(PROMPT))
         self._lines[master] = line

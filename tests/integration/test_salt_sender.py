@@ -17,8 +17,10 @@ from gateway.salt.book import SaltBook
 from gateway.salt.sender import AWAY_SECONDS, SaltSender
 from tests.peers.clock import HandClock
 from tests.peers.database import FIRST_JID, a_job, opened_rooms
-from tests.peers.salt_above import SaltAboveDouble, published
+from tests.peers.salt_above import ChannelDouble, SaltAboveDouble, published
 from tests.peers.waiting import until
+from upstream.salt.above import Above
+from upstream.salt.terms import SaltRules
 
 ONE, TWO = "192.0.2.1", "192.0.2.2"
 
@@ -138,6 +140,39 @@ async def test_what_no_master_confirmed_is_told_again_and_nothing_is_told_twice_
         await until(gate.emptied)
     assert one.answers() == [(jid, name) for name in names]
     assert all(len(entry.answers) <= 100 for entry in one.told)
+
+
+@pytest.mark.parametrize("reply", ["", {}, False, "Some exception handling minion payload"])
+async def test_only_nil_is_a_masters_word_that_it_has_something(gate: Gate, reply: object) -> None:
+    jid = await gate.ordered(1, ONE)
+    await gate.answered(jid, "cam-1")
+    rules = SaltRules(id="lisbon")
+    failing = Above(rules, ChannelDouble({"_minion_event": reply}))
+    for told in (failing.announce(jid, ["cam-1"]), failing.events([]), failing.started()):
+        with pytest.raises(Unanswered, match="does not confirm"):
+            await told
+    with pytest.raises(Unanswered, match="does not confirm"):
+        await gate.sender.run(Above(rules, ChannelDouble({"_syndic_return": reply})), ONE)
+    assert not await gate.emptied(), "the answers stay"
+    assert gate.rooms.metrics.counters["salt_unconfirmed"] == 1
+    one = SaltAboveDouble()
+    async with one.linked(gate.sender, ONE):
+        await until(gate.emptied)
+    assert one.answers() == [(jid, "cam-1")]
+
+
+async def test_events_that_a_master_did_not_confirm_stay(gate: Gate) -> None:
+    event = Event(tag="site/door/open", data={}, stamp=1.0, site="lisbon")
+    await gate.rooms.writer.commit(gate.rooms.spool.adding([event]))
+    gate.sender.active(ONE, True)
+    one = SaltAboveDouble()
+    one.reply = ""
+    with pytest.raises(Unanswered):
+        await gate.sender.run(one, ONE)
+    one.reply = None
+    async with one.linked(gate.sender, ONE):
+        await until(gate.emptied)
+    assert [tag for tag, _ in one.posted] == ["site/door/open"] * 2
 
 
 async def test_what_is_fresh_goes_before_what_waited(gate: Gate) -> None:

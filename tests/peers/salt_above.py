@@ -9,18 +9,21 @@ from typing import Any
 
 from device_agent.questions import Unanswered
 from gateway.salt.sender import SaltSender
+from upstream.salt.above import confirmed
+from upstream.salt.channel import Channel
 from upstream.salt.order import SaltOrder, read_order
 from upstream.salt.ports import ReturnsOfJob
 
 
 class SaltAboveDouble:
-    """Implements ``SaltAbove``. ``deaf`` takes what it is told and never answers."""
+    """Implements ``SaltAbove``. ``deaf`` takes what it is told and never answers; ``reply`` is what it answers else."""
 
     def __init__(self) -> None:
         self.announced: list[tuple[str, list[str]]] = []
         self.told: list[ReturnsOfJob] = []
         self.posted: list[tuple[str, Mapping[str, Any]]] = []
         self.deaf = False
+        self.reply: Any = None
 
     async def announce(self, jid: str, ids: Sequence[str]) -> None:
         self.announced.append((jid, list(ids)))
@@ -44,6 +47,7 @@ class SaltAboveDouble:
         await asyncio.sleep(0)
         if self.deaf:
             raise Unanswered("the master does not answer")
+        confirmed("what it was told", self.reply)
 
     def answers(self) -> list[tuple[str, str]]:
         """The answers it was told: jid and device, each as often as it came."""
@@ -58,6 +62,17 @@ class SaltAboveDouble:
                 yield self
             finally:
                 running.cancel()
+
+
+class ChannelDouble(Channel):
+    """Requests that are answered at once: nil, or what ``replies`` has for the command."""
+
+    def __init__(self, replies: Mapping[str, Any]) -> None:
+        self.replies = replies
+
+    async def request(self, cmd: str, fields: Mapping[str, Any], *, patience: float) -> Any:
+        await asyncio.sleep(0)
+        return self.replies.get(cmd)
 
 
 def published(jid: str, fun: str | list[str] = "test.ping", arg: Sequence[Any] = (), **more: Any) -> SaltOrder:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from device_agent.questions import Unanswered
 from upstream.salt.channel import Channel
 from upstream.salt.ports import DeviceAnswer, ReturnsOfJob
 from upstream.salt.terms import SaltRules
@@ -13,6 +14,17 @@ RETURNS_SECONDS: Final = 60.0
 """A master answers a chunk when each of its answers is stored, and it may have other minions to serve."""
 
 ANNOUNCE_SECONDS: Final = 15.0
+SHOWN: Final = 80
+"""Characters of an answer that is not as it should be."""
+
+
+def confirmed(cmd: str, reply: Any) -> None:
+    """Nil is a master's word that it has what it was told. Raises ``Unanswered`` for all else.
+
+    A master on which something fails, as with a full disk, answers the same request with an empty text.
+    """
+    if reply is not None:
+        raise Unanswered(f"the master does not confirm {cmd}", found=repr(reply)[:SHOWN], allowed="nil")
 
 
 class Above:
@@ -28,23 +40,23 @@ class Above:
             "pretag": f"syndic/{self._rules.id}",
             "events": [{"tag": jid, "data": {"jid": jid, "minions": list(ids)}}],
         }
-        await self._channel.request("_minion_event", fields, patience=ANNOUNCE_SECONDS)
+        await self._tell("_minion_event", fields, ANNOUNCE_SECONDS)
 
     async def returns(self, entries: Sequence[ReturnsOfJob]) -> None:
         """Nil is the master's word that it has them."""
         load = [self._entry(entry) for entry in entries]
         patience = max(RETURNS_SECONDS, self._rules.request_channel_timeout)
-        await self._channel.request("_syndic_return", {"load": load}, patience=patience)
+        await self._tell("_syndic_return", {"load": load}, patience)
 
     async def events(self, events: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
         """Without a prefix: with one the master posts each event twice."""
         fields = {"pretag": None, "events": [{"tag": tag, "data": dict(data)} for tag, data in events]}
-        await self._channel.request("_minion_event", fields, patience=self._rules.request_channel_timeout)
+        await self._tell("_minion_event", fields, self._rules.request_channel_timeout)
 
     async def started(self) -> None:
         """Say that a syndic is here, as one does."""
         fields = {"tag": f"syndic/{self._rules.id}/start", "data": f"Syndic {self._rules.id} is here", "pretag": None}
-        await self._channel.request("_minion_event", fields, patience=ANNOUNCE_SECONDS)
+        await self._tell("_minion_event", fields, ANNOUNCE_SECONDS)
 
     async def request(self, cmd: str, fields: Mapping[str, Any], *, patience: float) -> Any:
         """Ask anything."""
@@ -53,6 +65,9 @@ class Above:
     async def pillar(self, grains: Mapping[str, Any], *, patience: float, **fields: Any) -> dict[str, Any]:
         """The pillar of the gateway's own id."""
         return await self._channel.pillar(grains, patience=patience, **fields)
+
+    async def _tell(self, cmd: str, fields: Mapping[str, Any], patience: float) -> None:
+        confirmed(cmd, await self._channel.request(cmd, fields, patience=patience))
 
     def _entry(self, entry: ReturnsOfJob) -> dict[str, Any]:
         told: dict[str, Any] = {
