@@ -11,7 +11,6 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
 from device_agent.clock import Clock
@@ -24,6 +23,7 @@ from gateway.metrics import Metrics
 from gateway.salt.answers import Told, entries, event, load_of
 from gateway.salt.book import Ordered, SaltBook
 from gateway.salt.cursor import Cursor
+from gateway.salt.line import CHUNK, CHUNK_BYTES, Chunk, Line
 from gateway.salt.orders import ORIGIN
 from gateway.spool.queue import Spool
 from gateway.store.reader import Reader
@@ -32,10 +32,6 @@ from upstream.salt.ports import ReturnsOfJob, SaltAbove
 
 log = logging.getLogger(__name__)
 
-CHUNK: Final = 100
-"""Answers in one message: a stock master stores each of them before it says that it has them."""
-
-CHUNK_BYTES: Final = 1024 * 1024
 LINES: Final = 3
 """Messages on their way to one master at once: one less than a stock master has workers."""
 
@@ -51,39 +47,6 @@ REMEMBERED: Final = 1024
 PRUNE_SECONDS: Final = 3600.0
 NO_ANSWERS: Final = 2**62
 """Beyond every sequence: answers have a cursor of their own."""
-
-
-@dataclass
-class _Line:
-    """A connected master."""
-
-    above: SaltAbove
-    cursor: Cursor
-    prompt: asyncio.Queue[ReturnsOfJob | tuple[str, Sequence[str]]]
-    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Whoever looks for the next items."""
-    news: asyncio.Event = field(default_factory=asyncio.Event)
-    busy: int = 0
-    answered: asyncio.Event = field(default_factory=asyncio.Event)
-    """There was nothing left to answer when it was last looked for."""
-    posted: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def wake(self) -> None:
-        self.answered.clear()
-        self.posted.clear()
-        self.news.set()
-        # Each of its loops waits for the event as it was then.
-        self.news = asyncio.Event()
-
-
-@dataclass
-class _Chunk:
-    records: list[OutcomeRecord] = field(default_factory=list)
-    sequences: list[int] = field(default_factory=list)
-    size: int = 0
-
-    def full(self) -> bool:
-        return len(self.sequences) >= CHUNK or self.size >= CHUNK_BYTES
 
 
 class SaltSender(Part):
@@ -111,7 +74,7 @@ class SaltSender(Part):
         self._gateway = gateway
         self._masters = masters
         self._syndic_tags = syndic_tags
-        self._lines: dict[str, _Line] = {}
+        self._lines: dict[str, Line] = {}
         self._away_since: dict[str, float] = {}
         self._active: str | None = None
         self._claimed: set[int] = set()
@@ -138,7 +101,7 @@ class SaltSender(Part):
 
     async def _run(self, above: SaltAbove, master: str) -> None:
         newest = await self._spool.newest("returns")
-        line = _Line(above, Cursor("returns", newest), asyncio.Queue(PROMPT))
+        line = Line(above, Cursor("returns", newest), asyncio.Queue(PROMPT))
         self._lines[master] = line
         self._away_since.pop(master, None)
         try:
@@ -196,7 +159,7 @@ class SaltSender(Part):
         except asyncio.QueueFull:
             self._metrics.add("salt_prompt_dropped")
 
-    async def _prompt(self, line: _Line) -> None:
+    async def _prompt(self, line: Line) -> None:
         while True:
             what = await line.prompt.get()
             if isinstance(what, ReturnsOfJob):
@@ -206,40 +169,45 @@ class SaltSender(Part):
 
     # --- answers ---------------------------------------------------------------------------------------------------
 
-    async def _answer(self, line: _Line, master: str) -> None:
+    async def _answer(self, line: Line, master: str) -> None:
         while True:
             news = line.news
-            async with line.turn:
-                chunk = await self._next(line, master)
-                line.busy += bool(chunk.sequences)
-                if not chunk.sequences and not line.busy:
-                    line.answered.set()
+            chunk = Chunk()
+            try:
+                async with line.turn:
+                    await self._fill(chunk, line, master)
+                    chunk.handed_over = bool(chunk.sequences)
+                    line.busy += chunk.handed_over
+                    if not chunk.sequences and not line.busy:
+                        line.answered.set()
+                if chunk.sequences:
+                    await self._hand_over(chunk, line, master)
+            finally:
+                # Also when it is the store or a lost link that ends it, in the middle of what was claimed by then.
+                self._release(chunk, line)
             if not chunk.sequences:
                 await news.wait()
-                continue
-            try:
-                still = await self._spool.waiting("returns", chunk.sequences)
-                told = await self._told({record.jid for record in chunk.records}, master)
-                if still == set(chunk.sequences) and chunk.records:
-                    await line.above.returns(entries(chunk.records, told))
-                    self._metrics.add("salt_answers_sent", len(chunk.records))
-                if still == set(chunk.sequences):
-                    await self._spool.confirm_items("returns", chunk.sequences, master)
-                else:
-                    # Somebody else was told some of it meanwhile: the rest is looked for again.
-                    line.cursor.rewind()
-            finally:
-                self._claimed.difference_update(chunk.sequences)
-                line.busy -= 1
 
-    async def _next(self, line: _Line, master: str) -> _Chunk:
-        """The next items for this master that nobody else is being told."""
-        chunk = _Chunk()
+    async def _hand_over(self, chunk: Chunk, line: Line, master: str) -> None:
+        still = await self._spool.waiting("returns", chunk.sequences)
+        if still != set(chunk.sequences):
+            # Somebody else was told some of it meanwhile: the rest is looked for again.
+            chunk.settled = not still
+            return
+        if chunk.records:
+            told = await self._told({record.jid for record in chunk.records}, master)
+            await line.above.returns(entries(chunk.records, told))
+            self._metrics.add("salt_answers_sent", len(chunk.records))
+        await self._spool.confirm_items("returns", chunk.sequences, master)
+        chunk.settled = True
+
+    async def _fill(self, chunk: Chunk, line: Line, master: str) -> None:
+        """Claim the next items for this master that nobody else is being told."""
         async for sequence, body in line.cursor.items(self._spool):
             if sequence in self._claimed:
                 continue
             item = self._read(body)
-            if not await self._is_for(item, master):
+            if not await self._is_for(item, master) or sequence in self._claimed:
                 continue
             self._claimed.add(sequence)
             chunk.sequences.append(sequence)
@@ -248,7 +216,13 @@ class SaltSender(Part):
                 chunk.records.append(item)
             if chunk.full():
                 break
-        return chunk
+
+    def _release(self, chunk: Chunk, line: Line) -> None:
+        self._claimed.difference_update(chunk.sequences)
+        line.busy -= chunk.handed_over
+        if chunk.sequences and not chunk.settled:
+            # Whoever may tell it by now has gone past it, as it was claimed.
+            self._rewind()
 
     def _read(self, body: bytes) -> Item | None:
         try:
@@ -318,7 +292,7 @@ class SaltSender(Part):
 
     # --- events ----------------------------------------------------------------------------------------------------
 
-    async def _post(self, line: _Line, master: str) -> None:
+    async def _post(self, line: Line, master: str) -> None:
         """Events, telemetry and the audit go to the active master, in order, one batch after another."""
         while True:
             news = line.news
@@ -332,7 +306,7 @@ class SaltSender(Part):
                 line.posted.set()
                 await news.wait()
 
-    async def _post_some(self, line: _Line, master: str, stream: Stream) -> None:
+    async def _post_some(self, line: Line, master: str, stream: Stream) -> None:
         rows = (await self._spool.read(stream, 0, CHUNK_BYTES))[:CHUNK]
         events = []
         for sequence, body in rows:

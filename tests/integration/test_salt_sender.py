@@ -13,8 +13,9 @@ from device_agent.protocol.outcomes import Outcome
 from device_agent.questions import Unanswered
 from gateway.audit.book import Deed
 from gateway.rooms import Rooms
-from gateway.salt.book import SaltBook
+from gateway.salt.book import Ordered, SaltBook
 from gateway.salt.sender import AWAY_SECONDS, SaltSender
+from gateway.store.reader import StoreUnreadable
 from tests.peers.clock import HandClock
 from tests.peers.database import FIRST_JID, a_job, opened_rooms
 from tests.peers.salt_above import ChannelDouble, SaltAboveDouble, published
@@ -60,6 +61,11 @@ class Gate:
         ]
         await self.rooms.writer.commit(self.rooms.spool.adding([*records, Close(jid=jid, site="lisbon", counts={})]))
         self.rooms.spool.added()
+
+    async def not_answered(self, above: SaltAboveDouble) -> None:
+        """Linked to the first master until it does not answer."""
+        with pytest.raises(Unanswered):
+            await self.sender.run(above, ONE)
 
     async def emptied(self) -> bool:
         return await self.rooms.spool.pending() == 0
@@ -173,6 +179,58 @@ async def test_events_that_a_master_did_not_confirm_stay(gate: Gate) -> None:
     async with one.linked(gate.sender, ONE):
         await until(gate.emptied)
     assert [tag for tag, _ in one.posted] == ["site/door/open"] * 2
+
+
+@pytest.mark.parametrize("how", ["the store fails", "the link is lost"])
+async def test_what_was_claimed_when_a_look_for_more_ended_is_told_by_the_next(
+    gate: Gate, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    first, second = await gate.ordered(1, ONE), await gate.ordered(2, ONE)
+    await gate.answered(first, "cam-1")
+    await gate.answered(second, "cam-1")
+    looked, get = asyncio.Event(), gate.book.get
+
+    async def failing(jid: str) -> Ordered | None:
+        if jid == second:
+            looked.set()
+            if how == "the store fails":
+                raise StoreUnreadable("the store could not be read")
+            await asyncio.Event().wait()
+        return await get(jid)
+
+    monkeypatch.setattr(gate.book, "get", failing)
+    one = SaltAboveDouble()
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(gate.not_answered(one))
+        await looked.wait()
+        if how == "the link is lost":
+            running.cancel()
+    assert not one.told
+    monkeypatch.setattr(gate.book, "get", get)
+    async with one.linked(gate.sender, ONE):
+        await until(gate.emptied)
+    assert one.answers() == [(first, "cam-1"), (second, "cam-1")]
+
+
+async def test_what_one_master_did_not_confirm_is_told_to_the_one_that_is_active_by_then(gate: Gate) -> None:
+    job = a_job(3, user="ops")
+    await gate.rooms.writer.commit(gate.rooms.spool.adding([JobDefinition(encode(job), "lisbon")]))
+    await gate.answered(job.jid, "cam-1")
+    one, two = SaltAboveDouble(), SaltAboveDouble()
+    gate.sender.active(ONE, True)
+    async with two.linked(gate.sender, TWO):
+        one.free.clear()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(gate.not_answered(one))
+            await until(lambda: one.told)
+            gate.sender.active(TWO, True)
+            async with asyncio.timeout(40):
+                await gate.sender.emptied(TWO)
+            assert not two.told, "the first may have it"
+            one.deaf = True
+            one.free.set()
+        await until(gate.emptied)
+    assert two.answers() == [(job.jid, "cam-1")]
 
 
 async def test_what_is_fresh_goes_before_what_waited(gate: Gate) -> None:

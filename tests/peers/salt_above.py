@@ -16,7 +16,10 @@ from upstream.salt.ports import ReturnsOfJob
 
 
 class SaltAboveDouble:
-    """Implements ``SaltAbove``. ``deaf`` takes what it is told and never answers; ``reply`` is what it answers else."""
+    """Implements ``SaltAbove``. ``deaf`` takes what it is told and never answers; ``reply`` is what it answers else.
+
+    While ``free`` is not set, answers and events are on their way.
+    """
 
     def __init__(self) -> None:
         self.announced: list[tuple[str, list[str]]] = []
@@ -24,6 +27,8 @@ class SaltAboveDouble:
         self.posted: list[tuple[str, Mapping[str, Any]]] = []
         self.deaf = False
         self.reply: Any = None
+        self.free = asyncio.Event()
+        self.free.set()
 
     async def announce(self, jid: str, ids: Sequence[str]) -> None:
         self.announced.append((jid, list(ids)))
@@ -45,6 +50,7 @@ class SaltAboveDouble:
     async def _answer(self) -> None:
         # As a message on its way: the others of this link get their turn.
         await asyncio.sleep(0)
+        await self.free.wait()
         if self.deaf:
             raise Unanswered("the master does not answer")
         confirmed("what it was told", self.reply)
