@@ -75,6 +75,28 @@ def test_every_unit_is_in_a_package() -> None:
     assert len(packaged) == len(there)
 
 
+@pytest.mark.parametrize(
+    ("state", "version", "restarts"),
+    [("activating", "0.0.1", True), ("active", "0.0.1", False), ("activating", "", False)],
+)
+def test_an_upgrade_does_not_wait_with_an_agent_that_waits(
+    state: str, version: str, restarts: bool, tmp_path: Path
+) -> None:
+    text = (DEBIAN / "outstation-agent.postinst").read_text(encoding="utf-8")
+    before, found, _ = text.partition("#DEBHELPER#")
+    assert found
+    # Up to what debhelper writes there: the start that would join the wait.
+    block = "if [" + before.rpartition("\nif [")[2].replace("/run/systemd/system", str(tmp_path))
+    played = tmp_path / "systemctl"
+    played.write_text(f'#!/bin/sh\n[ "$1" = show ] && echo {state}\necho "$@" >>{tmp_path}/asked\n', encoding="utf-8")
+    played.chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    subprocess.run(["sh", "-euc", block, "postinst", "configure", version], env=environment, timeout=60, check=True)
+    asked = (tmp_path / "asked").read_text(encoding="utf-8").splitlines() if (tmp_path / "asked").exists() else []
+    changes = [line for line in asked if not line.startswith("show ")]
+    assert changes == (["daemon-reload", "--no-block restart outstation-agent.service"] if restarts else [])
+
+
 def test_the_newest_entry_of_the_debian_changelog_is_this_release() -> None:
     script = [sys.executable, str(ROOT / "packaging" / "debian_changelog.py")]
     plain = subprocess.run(script, capture_output=True, text=True, timeout=120, check=True).stdout
