@@ -98,6 +98,11 @@ class SaltSender(Part):
         except Unanswered:
             self._metrics.add("salt_unconfirmed")
             raise
+        except StationFailed as failed:
+            # Nothing was let go: it is told again, as when the master had not answered.
+            log.error("telling a Salt master stopped, the store failed master=%s error=%s", master, failed)
+            self._metrics.add("salt_store_failures")
+            raise Unanswered("the store failed", found=str(failed)) from failed
 
     async def _run(self, above: SaltAbove, master: str) -> None:
         newest = await self._spool.newest("returns")
@@ -114,11 +119,7 @@ class SaltSender(Part):
                     group.create_task(self._answer(line, master), name=f"salt/{master}/answer-{number}")
         except BaseExceptionGroup as group:
             # What ended first is why; the others were cancelled for it.
-            first = group.exceptions[0]
-            if isinstance(first, StationFailed):
-                # Nothing was let go: it is told again, as when the master had not answered.
-                raise Unanswered("the store failed", found=str(first)) from first
-            raise first from None
+            raise group.exceptions[0] from None
         finally:
             if self._lines.get(master) is line:
                 del self._lines[master]

@@ -233,6 +233,26 @@ async def test_what_one_master_did_not_confirm_is_told_to_the_one_that_is_active
     assert two.answers() == [(job.jid, "cam-1")]
 
 
+@pytest.mark.parametrize("question", ["newest", "to_announce", "waiting"])
+async def test_a_store_that_cannot_be_read_is_asked_again_at_the_next_try(
+    gate: Gate, monkeypatch: pytest.MonkeyPatch, question: str
+) -> None:
+    jid = await gate.ordered(1, ONE)
+    await gate.answered(jid, "cam-1")
+
+    async def unreadable(*_: object) -> None:
+        raise StoreUnreadable("the store could not be read")
+
+    one = SaltAboveDouble()
+    with monkeypatch.context() as failing:
+        failing.setattr(gate.book if question == "to_announce" else gate.rooms.spool, question, unreadable)
+        await gate.not_answered(one)
+    assert gate.rooms.metrics.counters["salt_store_failures"] == 1
+    async with one.linked(gate.sender, ONE):
+        await until(gate.emptied)
+    assert one.answers() == [(jid, "cam-1")]
+
+
 async def test_what_is_fresh_goes_before_what_waited(gate: Gate) -> None:
     old = await gate.ordered(1, ONE)
     await gate.answered(old, *(f"cam-{number:04}" for number in range(1500)))
