@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
+from device_agent.next_start import WAITS
 from gateway.checks.box import Box
 from gateway.checks.finding import Finding
 
@@ -23,6 +24,8 @@ def at_rest(box: Box) -> list[Finding]:
         # It has started and does not answer: it is on its way, or it hangs.
         finding = f"{box.unit} is {said['ActiveState']} and does not answer at {box.socket}"
         fix = f"systemctl status {box.unit}; in a minute again; if it stays: systemctl restart {box.unit}"
+        if said.get("StatusText", "").startswith(WAITS):
+            fix = f"systemctl restart {box.unit}"
     elif said.get("ActiveState") == "failed":
         status = said.get("ExecMainStatus", "")
         finding = f"{box.unit} has failed ({said.get('Result') or 'no reason given'}, exit status {status or 'none'})"

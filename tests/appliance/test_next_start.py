@@ -74,6 +74,7 @@ async def test_a_unit_that_fails_waits_longer_and_longer_and_starts_at_once_for_
     done = await machine.run("outstation", "check", "--json", check=False)
     (station,) = [json.loads(line) for line in done.stdout.splitlines() if b'"check":"station"' in line]
     assert LONGEST in station["finding"], station
+    assert station["fix"] == "systemctl restart outstation-gateway"
     for unit in (GATEWAY, AGENT):
         await machine.run("systemctl", "restart", unit)
         assert "times in a row" not in await status(machine, unit)

@@ -29,6 +29,11 @@ from tests.unit.gateway.checks.conftest import a_box
             "systemctl status outstation-gateway",
         ),
         (
+            {"ActiveState": "activating", "StatusText": "has failed 7 times in a row: waits 300 s, until 21:14:05"},
+            "it said: has failed 7 times in a row: waits 300 s",
+            "systemctl restart outstation-gateway",
+        ),
+        (
             {"ActiveState": "failed", "Result": "signal", "StatusText": "the broker does not start"},
             "it said: the broker does not start",
             "journalctl -u outstation-gateway",
