@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -15,6 +16,8 @@ CHUNK: Final = 100
 """Answers in one message: a stock master stores each of them before it says that it has them."""
 
 CHUNK_BYTES: Final = 1024 * 1024
+LEAVE_SECONDS: Final = 60.0
+"""What is on its way to a master is not waited for longer than that, when something else was not answered."""
 
 
 @dataclass
@@ -31,6 +34,34 @@ class Line:
     answered: asyncio.Event = field(default_factory=asyncio.Event)
     """There was nothing left to answer when it was last looked for."""
     posted: asyncio.Event = field(default_factory=asyncio.Event)
+
+    leaving: bool = False
+    """Something was not answered: nothing more is begun, and what is on its way is waited for."""
+    idle: asyncio.Event = field(default_factory=asyncio.Event)
+    """No message is on its way."""
+    on_its_way: int = 0
+
+    def __post_init__(self) -> None:
+        self.idle.set()
+
+    @contextmanager
+    def telling(self) -> Iterator[None]:
+        """A message is on its way to the master."""
+        self.on_its_way += 1
+        self.idle.clear()
+        try:
+            yield
+        finally:
+            self.on_its_way -= 1
+            if not self.on_its_way:
+                self.idle.set()
+
+    async def leave(self) -> None:
+        """Begin nothing more, and wait for what is on its way: the master may have it, and would get it twice."""
+        self.leaving = True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LEAVE_SECONDS):
+                await self.idle.wait()
 
     def wake(self) -> None:
         """There may be something to tell."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from device_agent.clock import Clock
 from device_agent.errors import Refused, StationFailed
@@ -113,10 +113,11 @@ class SaltSender(Part):
             for jid, ids in await self._book.to_announce(master, self._clock.wall() - AWAY_SECONDS):
                 await above.announce(jid, ids)
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._prompt(line), name=f"salt/{master}/prompt")
-                group.create_task(self._post(line, master), name=f"salt/{master}/post")
+                group.create_task(self._lane(line, self._prompt(line)), name=f"salt/{master}/prompt")
+                group.create_task(self._lane(line, self._post(line, master)), name=f"salt/{master}/post")
                 for number in range(LINES):
-                    group.create_task(self._answer(line, master), name=f"salt/{master}/answer-{number}")
+                    name = f"salt/{master}/answer-{number}"
+                    group.create_task(self._lane(line, self._answer(line, master)), name=name)
         except BaseExceptionGroup as group:
             # What ended first is why; the others were cancelled for it.
             raise group.exceptions[0] from None
@@ -124,6 +125,14 @@ class SaltSender(Part):
             if self._lines.get(master) is line:
                 del self._lines[master]
                 self._away_since[master] = self._clock.monotonic()
+
+    async def _lane(self, line: Line, work: Coroutine[Any, Any, None]) -> None:
+        """One of those that tell a master. What ends it ends all, but not before the others' messages have arrived."""
+        try:
+            await work
+        except (Unanswered, Refused, StationFailed):
+            await line.leave()
+            raise
 
     def active(self, master: str, active: bool) -> None:
         """This master is the active one from now on, or is no more."""
@@ -163,15 +172,16 @@ class SaltSender(Part):
     async def _prompt(self, line: Line) -> None:
         while True:
             what = await line.prompt.get()
-            if isinstance(what, ReturnsOfJob):
-                await line.above.returns([what])
-            else:
-                await line.above.announce(*what)
+            with line.telling():
+                if isinstance(what, ReturnsOfJob):
+                    await line.above.returns([what])
+                else:
+                    await line.above.announce(*what)
 
     # --- answers ---------------------------------------------------------------------------------------------------
 
     async def _answer(self, line: Line, master: str) -> None:
-        while True:
+        while not line.leaving:
             news = line.news
             chunk = Chunk()
             try:
@@ -181,8 +191,9 @@ class SaltSender(Part):
                     line.busy += chunk.handed_over
                     if not chunk.sequences and not line.busy:
                         line.answered.set()
-                if chunk.sequences:
-                    await self._hand_over(chunk, line, master)
+                if chunk.sequences and not line.leaving:
+                    with line.telling():
+                        await self._hand_over(chunk, line, master)
             finally:
                 # Also when it is the store or a lost link that ends it, in the middle of what was claimed by then.
                 self._release(chunk, line)
@@ -295,14 +306,15 @@ class SaltSender(Part):
 
     async def _post(self, line: Line, master: str) -> None:
         """Events, telemetry and the audit go to the active master, in order, one batch after another."""
-        while True:
+        while not line.leaving:
             news = line.news
             stream: Stream | None = None
             if self._active == master:
                 async with self._posting:
                     stream = await self._spool.next_stream({"returns": NO_ANSWERS})
-                    if stream is not None and self._active == master:
-                        await self._post_some(line, master, stream)
+                    if stream is not None and self._active == master and not line.leaving:
+                        with line.telling():
+                            await self._post_some(line, master, stream)
             if stream is None:
                 line.posted.set()
                 await news.wait()

@@ -253,6 +253,27 @@ async def test_a_store_that_cannot_be_read_is_asked_again_at_the_next_try(
     assert one.answers() == [(jid, "cam-1")]
 
 
+async def test_an_announcement_that_is_not_answered_does_not_double_the_answers_on_their_way(gate: Gate) -> None:
+    jid = await gate.ordered(1, ONE)
+    await gate.answered(jid, "cam-1")
+    one = SaltAboveDouble()
+    one.free.clear()
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(gate.not_answered(one))
+        await until(lambda: one.told)
+        one.unannounced = True
+        gate.sender.announce(ONE, jid, ["cam-2"])
+        await until(lambda: len(one.announced) == 2)
+        await gate.answered(jid, "cam-2")
+        assert not running.done()
+        one.unannounced = False
+        one.free.set()
+    assert one.answers() == [(jid, "cam-1")], "nothing more is begun"
+    async with one.linked(gate.sender, ONE):
+        await until(gate.emptied)
+    assert one.answers() == [(jid, "cam-1"), (jid, "cam-2")]
+
+
 async def test_what_is_fresh_goes_before_what_waited(gate: Gate) -> None:
     old = await gate.ordered(1, ONE)
     await gate.answered(old, *(f"cam-{number:04}" for number in range(1500)))

@@ -26,12 +26,16 @@ class SaltAboveDouble:
         self.told: list[ReturnsOfJob] = []
         self.posted: list[tuple[str, Mapping[str, Any]]] = []
         self.deaf = False
+        self.unannounced = False
+        """Announcements are not answered."""
         self.reply: Any = None
         self.free = asyncio.Event()
         self.free.set()
 
     async def announce(self, jid: str, ids: Sequence[str]) -> None:
         self.announced.append((jid, list(ids)))
+        if self.unannounced:
+            raise Unanswered("the master does not answer")
 
     async def returns(self, entries: Sequence[ReturnsOfJob]) -> None:
         self.told += entries
