@@ -262,9 +262,13 @@ class Acceptance:
         opened.look_at = 0.0
         self._kick()
 
+    async def taken(self, jid: str) -> bool:
+        """Whether a job has this jid already. Raises ``StoreUnreadable``."""
+        return jid in self._accepting or bool(await self._reader.rows("SELECT 1 FROM jobs WHERE jid = ?", (jid,)))
+
     async def _free(self, jid: str) -> str:
         """A jid that was given. Raises ``UsageInvalid`` when a job has it already."""
-        if jid in self._accepting or await self._reader.rows("SELECT 1 FROM jobs WHERE jid = ?", (jid,)):
+        if await self.taken(jid):
             raise UsageInvalid("there is a job with this jid", error_id="job.jid_taken", where="jid", found=jid)
         return jid
 

@@ -152,6 +152,13 @@ class SaltOrders:
             if found is not None:
                 self._answer_now(order, master, found)
                 return
+        if known is None and await self._acceptance.taken(order.jid):
+            # Neither kept nor spooled: the answers of the job that has it would be taken for this one's.
+            self._metrics.add("salt_orders_refused")
+            why = f"refused: a job of this gateway has the jid {order.jid}; order it again"
+            refused = DeviceAnswer(why, NOT_RUN_RETCODE, success=False)
+            self._answer_now(order, master, {device.id: refused for device in meant})
+            return
         # Before it is taken: devices may answer at once, and the master must know then whom it waits for.
         self._telling.announce(master, told, sorted({device.id for device in meant}))
         refusal = _impossible(order)

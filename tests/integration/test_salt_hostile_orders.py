@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from device_agent.errors import Refused
+from gateway.jobs.request import JobRequest
 from gateway.salt.orders import SaltOrders
 from tests.peers.clock import HandClock
 from tests.peers.database import FIRST_JID
@@ -90,3 +91,16 @@ def test_an_empty_thing_that_is_no_list_makes_nobody_a_superuser(auth_list: obje
     with pytest.raises(Refused) as refused:
         read_order({"jid": JID, "fun": "test.ping", "tgt": "*", "auth_list": auth_list})
     assert "auth_list" in refused.value.detail
+
+
+@pytest.mark.parametrize("fun", ["test.ping", ["test.ping", "test.version"], "nonsense"])
+async def test_the_jid_of_a_job_of_the_gateway_does_not_give_its_answers_away(
+    fun: Any, tmp_path: Path, clock: HandClock
+) -> None:
+    async with opened(tmp_path, clock, "looks") as gate:
+        gate.hello("cam-1")
+        jid = await gate.rooms.acceptance.submit(JobRequest(tgt="cam-1", fun="test.ping"), "ops")
+        await gate.orders.take(published(jid, fun, [[], []] if isinstance(fun, list) else []), MASTER)
+        assert "has the jid" in gate.told.values()["cam-1"]
+        assert await gate.book.get(jid) is None, "its answers are for nobody else"
+        assert await gate.outcomes() == {}
