@@ -13,7 +13,14 @@ from gateway.store.writer import Statement, Writer
 from upstream.salt.order import SaltOrder
 
 KEPT_SECONDS: Final = 14 * 86_400.0
-"""A jid is remembered for so long at least; one that is older by its own digits is not taken (``too_old``)."""
+"""A jid is remembered for so long at least: its answers may still wait."""
+
+ZONE_SECONDS: Final = 14 * 3600.0
+"""Farthest that a time zone is from UTC: masters may make jids in local time."""
+
+TAKEN_SECONDS: Final = 86_400.0 + ZONE_SECONDS
+TAKEN_AHEAD_SECONDS: Final = 600.0 + ZONE_SECONDS
+"""An order is taken when its jid is no older, and no farther in the future, than this."""
 
 AHEAD_SECONDS: Final = 2 * 86_400.0
 """Of a master's clock, and of its time zone where jids are made in local time."""
@@ -95,6 +102,14 @@ class SaltBook:
 
 
 def too_old(jid: str, now: float) -> bool:
-    """Whether a jid is older, by its digits, than what is remembered: nobody could tell it from a repeat."""
-    oldest = datetime.fromtimestamp(max(0.0, now - KEPT_SECONDS), UTC)
-    return jid[:14] < oldest.strftime("%Y%m%d%H%M%S")
+    """Whether a jid is, by its digits, from another day than this: a publish that somebody kept would run again."""
+    return jid[:14] < _digits(now - TAKEN_SECONDS)
+
+
+def too_early(jid: str, now: float) -> bool:
+    """Whether a jid is, by its digits, of a time to come: it could be kept and published again for so long."""
+    return jid[:14] > _digits(now + TAKEN_AHEAD_SECONDS)
+
+
+def _digits(at: float) -> str:
+    return datetime.fromtimestamp(max(0.0, at), UTC).strftime("%Y%m%d%H%M%S")

@@ -31,7 +31,7 @@ from gateway.jobs.request import JobRequest, Ordered
 from gateway.metrics import Metrics
 from gateway.salt.allowed import refusals
 from gateway.salt.asked import ASKED, JobTable
-from gateway.salt.book import SaltBook, too_old
+from gateway.salt.book import SaltBook, too_early, too_old
 from gateway.spool.queue import Spool
 from gateway.store.writer import Writer
 from upstream.salt.order import SaltOrder
@@ -126,6 +126,8 @@ class SaltOrders:
             raise Refused("bad_target", f"job {order.jid}: targets of the kind {order.tgt_type}")
         if too_old(order.jid, self._clock.wall()):
             raise Refused("old_jid", f"job {order.jid}: nobody here could tell it from a repeat")
+        if too_early(order.jid, self._clock.wall()):
+            raise Refused("early_jid", f"job {order.jid}: the clock of the master, or of this gateway, is wrong")
         tgt = ",".join(order.tgt) if isinstance(order.tgt, tuple) else order.tgt
         meant = await self._meant(tgt, kind, order) if tgt else []
         if not meant:

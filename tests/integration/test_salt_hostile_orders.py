@@ -104,3 +104,23 @@ async def test_the_jid_of_a_job_of_the_gateway_does_not_give_its_answers_away(
         assert "has the jid" in gate.told.values()["cam-1"]
         assert await gate.book.get(jid) is None, "its answers are for nobody else"
         assert await gate.outcomes() == {}
+
+
+@pytest.mark.parametrize(
+    ("jid", "reason"),
+    [
+        ("20261119120000000000", "old_jid"),
+        ("20261119140000000000", ""),
+        ("20261121170000000000", ""),
+        ("20261121180000000000", "early_jid"),
+        ("99999999999999999999", "early_jid"),
+    ],
+)
+async def test_an_order_is_of_its_day_in_whatever_time_zone(
+    jid: str, reason: str, tmp_path: Path, clock: HandClock
+) -> None:
+    async with opened(tmp_path, clock, "looks") as gate:
+        gate.hello("cam-1")
+        await gate.orders.take(published(jid), MASTER)
+        assert bool(gate.told.announced) is not bool(reason)
+        assert not reason or gate.rooms.metrics.refusals["salt", reason] == 1
