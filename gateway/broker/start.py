@@ -14,7 +14,7 @@ import shutil
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -43,7 +43,7 @@ def main(settings: Path = SETTINGS) -> int:  # noqa: RET503 - what follows execv
     # A copy: mosquitto says for itself when it is ready, and needs the way to say it.
     notifier = Notifier(dict(os.environ))
     # Counted as started meanwhile: the gateway is ordered after it.
-    next_start.wait("outstation-broker", notifier, ready=True)
+    next_start.wait("outstation-broker", notifier, ready=True, sleep=lambda seconds: rest(settings, seconds))
     program = find_mosquitto()
     if program is None:
         return _refuse(notifier, EXIT_CONFIG, "mosquitto is not installed; try: apt install mosquitto")
@@ -61,6 +61,21 @@ def main(settings: Path = SETTINGS) -> int:  # noqa: RET503 - what follows execv
     numbers = " and ".join(str(port) for _, port in ports)
     notifier.status(f"the broker of this site, on port {numbers}")
     os.execv(program, [program, "-c", str(settings)])  # noqa: S606 - with no shell between
+
+
+def rest(settings: Path, seconds: float, sleep: Callable[[float], None] = time.sleep) -> None:
+    """Wait so long after failures, or until other settings are there: what was wrong may be mended with them."""
+    before = _bytes(settings)
+    while seconds > 0 and _bytes(settings) == before:
+        sleep(min(seconds, LOOK_SECONDS))
+        seconds -= LOOK_SECONDS
+
+
+def _bytes(settings: Path) -> bytes:
+    try:
+        return settings.read_bytes()
+    except OSError:
+        return b""
 
 
 def _written(settings: Path, notifier: Notifier) -> str:
