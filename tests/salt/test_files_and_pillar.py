@@ -93,7 +93,12 @@ async def test_files_and_pillar_of_devices_are_those_of_the_master(master: SaltM
         assert await collected(made, "fw/cam.bin") == firmware
         assert metrics.counters["files_fetched_bytes"] == fetched == FIRMWARE
         assert await collected(made, "motd") == motd
-        assert await made.files.paths("base") == ["fw/cam.bin", "motd"]
+
+        async def listed() -> bool:
+            return await made.files.paths("base") == ["fw/cam.bin", "motd"]
+
+        # A master tells for 20 seconds of the files that were there when it was asked before, by another test.
+        await until(listed, 60, "both files are listed")
         with pytest.raises(Refused, match="not_found"):
             await collected(made, "nothing")
         assert made.files.store.has(sha256(firmware))
