@@ -118,7 +118,7 @@ HOSTILE: dict[str, tuple[Callable[[SaltDouble], bytes], str]] = {
         "unknown_algorithm",
     ),
     "too deep": (lambda double: b"\x81\xa1a" + b"\x91" * 5000, "too_deep"),
-    "too large": (lambda double: b"\x81\xa1a\xc6" + (5 << 20).to_bytes(4, "big") + bytes(5 << 20), "too_large"),
+    "too large": (lambda double: b"\x81\xa1a\xc6" + (4 << 20).to_bytes(4, "big") + bytes(4 << 20), "too_large"),
     "no order": (lambda double: double.publish({"jid": "../x"}), "malformed"),
     "no serial": (lambda double: double.publish({**ping(1), "serial": "1"}), "malformed"),
 }

@@ -34,11 +34,17 @@ STALE: Final = frozenset({"stale_session", "bad_mac", "wrong_nonce"})
 HEARTBEAT_MILLISECONDS: Final = 15_000
 
 
-def dialled(socket: zmq.asyncio.Socket, endpoint: str) -> zmq.asyncio.Socket:
-    """A socket on its way to a master, bounded, that notices a dead line. Raises ``Unanswered`` for no address."""
+def dialled(
+    socket: zmq.asyncio.Socket, endpoint: str, *, most_bytes: int = WIRE_CEILING_BYTES, queued: int = 1
+) -> zmq.asyncio.Socket:
+    """A socket on its way to a master, that notices a dead line. Raises ``Unanswered`` for no address.
+
+    What waits in it is at most ``queued`` messages of ``most_bytes``: whoever fills it needs no key.
+    """
     socket.linger = 0
     socket.ipv6 = True
-    socket.maxmsgsize = WIRE_CEILING_BYTES
+    socket.maxmsgsize = most_bytes
+    socket.rcvhwm = queued
     socket.heartbeat_ivl = HEARTBEAT_MILLISECONDS
     socket.heartbeat_timeout = socket.heartbeat_ttl = 3 * HEARTBEAT_MILLISECONDS
     try:
@@ -171,12 +177,12 @@ class Channel:
         return opened(await self._connections.ask(wire.pack(request), patience), session, nonce)
 
     def _pillar_opened(self, reply: bytes, session: Session, nonce: str) -> bytes:
-        value = wire.unpack(reply)
+        value = wire.envelope(reply)
         if not isinstance(value, dict):
             raise Refused("stale_session", "the master does not take our session")
         sealed_key = wire.binary(value, "key")
         key = self._key.decrypt(self._rules.encryption_algorithm, sealed_key).decode("ascii", "replace")
-        inner = wire.fields_of(Box(key).open(wire.binary(value, "pillar")))
+        inner = wire.as_fields(wire.envelope(Box(key).open(wire.binary(value, "pillar"))))
         data = wire.binary(inner, "data")
         self._verify(session.master, wire.binary(inner, "sig"), data)
         body = wire.fields_of(data)
@@ -189,7 +195,7 @@ class Channel:
 
 
 def _opened(reply: bytes, box: Box, nonce: str) -> bytes:
-    value = wire.unpack(reply)
+    value = wire.envelope(reply)
     if not isinstance(value, bytes) or value == b"bad load":
         raise Refused("stale_session", "the master does not take our session")
     return box.open(value, nonce)

@@ -36,7 +36,7 @@ def signed_box(frames: Sequence[bytes], master: MasterKey) -> bytes:
     """
     if not (len(frames) == 1 or (len(frames) == 2 and frames[0] in TOPICS)):
         raise Refused("malformed", f"a publish of {len(frames)} frames")
-    outer = wire.fields_of(frames[-1], PUBLISH_BYTES)
+    outer = wire.as_fields(wire.envelope(frames[-1], PUBLISH_BYTES))
     if outer.get(b"enc") != b"aes":
         raise Refused("malformed", "a publish that is not encrypted")
     if b"sig" not in outer:

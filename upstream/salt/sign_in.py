@@ -15,6 +15,7 @@ from upstream.salt.terms import SaltRules
 
 PROTOCOL: Final = 3
 REPLY_BYTES: Final = 64 * 1024
+BODY_VALUES: Final = 64
 _GLUE: Final = "_|-"
 """Between the key and our token, where the master sends both as one."""
 
@@ -85,7 +86,7 @@ class SignIn:
 
     def outcome(self, reply: bytes) -> Outcome:
         """What the master says. Raises ``Refused`` for what it did not say, or said wrong."""
-        value = wire.unpack(reply, REPLY_BYTES)
+        value = wire.envelope(reply, REPLY_BYTES)
         if not isinstance(value, dict):
             words = value[:64].decode("ascii", "replace") if isinstance(value, bytes) else type(value).__name__
             raise Refused("sign_in_refused", f"the master answered: {words}")
@@ -94,7 +95,7 @@ class SignIn:
             raise Refused("sign_in_refused", f"the master answered, unsigned: {str(wire.texts(load.get(b'ret')))[:64]}")
         signed = wire.binary(value, "load")
         signature = wire.binary(value, "sig")
-        body = wire.fields_of(signed, REPLY_BYTES)
+        body = wire.as_fields(wire.envelope(signed, REPLY_BYTES, most_values=BODY_VALUES))
         if b"ret" in body:
             return self._not_in(body, signed, signature)
         return self._session(body, signed, signature)

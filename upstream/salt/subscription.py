@@ -13,13 +13,16 @@ from zmq.utils.monitor import recv_monitor_message
 
 from upstream.dealer import LinkLost
 from upstream.salt.channel import dialled
-from upstream.salt.publishes import SUBSCRIPTIONS
+from upstream.salt.publishes import PUBLISH_BYTES, SUBSCRIPTIONS
 
 CONNECT_SECONDS: Final = 10.0
 RECONNECT_MILLISECONDS: Final = 500
 RECONNECT_CEILING_MILLISECONDS: Final = 10_000
-QUEUED: Final = 1000
-"""Publishes that wait to be read; more of them are dropped by libzmq, and show as gaps in the serials."""
+QUEUED: Final = 32
+"""Publishes that wait to be read, 128 MiB at the most; libzmq drops more, which shows as gaps in the serials."""
+
+MESSAGE_CEILING_BYTES: Final = PUBLISH_BYTES + 64 * 1024
+"""Over this libzmq drops the line and dials again; between the two we refuse and count."""
 
 
 class Subscription:
@@ -30,14 +33,13 @@ class Subscription:
         self._endpoint = endpoint
         self._up = asyncio.Event()
         self._socket = context.socket(zmq.SUB)
-        self._socket.rcvhwm = QUEUED
         self._socket.reconnect_ivl = RECONNECT_MILLISECONDS
         self._socket.reconnect_ivl_max = RECONNECT_CEILING_MILLISECONDS
         for beginning in SUBSCRIPTIONS:
             self._socket.subscribe(beginning)
         events = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
         self._monitor: zmq.asyncio.Socket = self._socket.get_monitor_socket(events)
-        dialled(self._socket, endpoint)
+        dialled(self._socket, endpoint, most_bytes=MESSAGE_CEILING_BYTES, queued=QUEUED)
 
     async def watch(self, lost: Callable[[], None]) -> None:
         """Know whether the line is up, until cancelled; ``lost`` is called when it goes down."""

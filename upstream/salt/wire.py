@@ -18,6 +18,10 @@ MOST_BYTES: Final = 16 * 1024 * 1024
 MOST_DEPTH: Final = 48
 MOST_VALUES: Final = 1_000_000
 
+ENVELOPE_VALUES: Final = 16
+ENVELOPE_DEPTH: Final = 2
+"""What is read before a signature or a MAC was looked at may be made by anybody: a few fields, and no tree."""
+
 _TEXT_OF_TIME: Final = 78
 _CONSTANT: Final = 79
 
@@ -42,15 +46,22 @@ _NIL, _FALSE, _TRUE = 0xC0, 0xC2, 0xC3
 _SIMPLE: Final[dict[int, bool | None]] = {_NIL: None, _FALSE: False, _TRUE: True}
 
 
-def unpack(body: bytes, most_bytes: int = MOST_BYTES) -> Any:
+def unpack(
+    body: bytes, most_bytes: int = MOST_BYTES, *, most_values: int = MOST_VALUES, most_depth: int = MOST_DEPTH
+) -> Any:
     """The one value in a message, text as bytes. Raises ``Refused``: ``too_large``, ``too_deep``, ``malformed``."""
     if len(body) > most_bytes:
         raise Refused("too_large", f"{len(body)} bytes, at most {most_bytes}")
-    reader = _Reader(body)
+    reader = _Reader(body, most_values, most_depth)
     value = reader.value(0)
     if reader.place != len(body):
         raise Refused("malformed", f"{len(body) - reader.place} bytes after the value")
     return value
+
+
+def envelope(body: bytes, most_bytes: int = MOST_BYTES, *, most_values: int = ENVELOPE_VALUES) -> Any:
+    """The same for what nobody vouches for yet. Raises ``Refused``."""
+    return unpack(body, most_bytes, most_values=most_values, most_depth=ENVELOPE_DEPTH)
 
 
 def texts(value: Any) -> Any:
@@ -71,7 +82,11 @@ def texts(value: Any) -> Any:
 
 def fields_of(body: bytes, most_bytes: int = MOST_BYTES) -> dict[Any, Any]:
     """The map in a message, raw. Raises ``Refused``."""
-    value = unpack(body, most_bytes)
+    return as_fields(unpack(body, most_bytes))
+
+
+def as_fields(value: Any) -> dict[Any, Any]:
+    """A value that must be a map. Raises ``Refused``."""
     if not isinstance(value, dict):
         raise Refused("malformed", f"{type(value).__name__} instead of a map")
     return value
@@ -103,17 +118,18 @@ def pack(value: Any) -> bytes:
 class _Reader:
     """One pass over a message. Nothing is allocated for a size that the bytes which are there cannot have."""
 
-    def __init__(self, body: bytes) -> None:
+    def __init__(self, body: bytes, most_values: int, most_depth: int) -> None:
         self._body = body
-        self._left = MOST_VALUES
+        self._left = self._most_values = most_values
+        self._most_depth = most_depth
         self.place = 0
 
     def value(self, depth: int) -> Any:
         self._left -= 1
         if self._left < 0:
-            raise Refused("too_large", f"more than {MOST_VALUES} values")
-        if depth > MOST_DEPTH:
-            raise Refused("too_deep", f"deeper than {MOST_DEPTH}")
+            raise Refused("too_large", f"more than {self._most_values} values")
+        if depth > self._most_depth:
+            raise Refused("too_deep", f"deeper than {self._most_depth}")
         head = self._take(1)[0]
         if head < 0x80:
             return head
@@ -179,8 +195,7 @@ class _Reader:
         if kind == _TEXT_OF_TIME:
             return body
         if kind == _CONSTANT:
-            inner = _Reader(body)
-            inner._left = self._left
+            inner = _Reader(body, self._left, self._most_depth)
             pair = inner.value(depth + 1)
             self._left = inner._left
             if isinstance(pair, list) and len(pair) == 2 and inner.place == len(body):

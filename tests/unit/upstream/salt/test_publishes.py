@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import zmq.asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +13,7 @@ from tests.peers.salt_double import SaltDouble, new_box
 from upstream.salt.publishes import LARGEST_GAP, SUBSCRIPTIONS, SerialGuard, opened, signed_box
 from upstream.salt.rsa_keys import MasterKey
 from upstream.salt.sign_in_budget import AT_ONCE, ONE_PER_SECONDS, SignInBudget
+from upstream.salt.subscription import Subscription
 from upstream.salt.terms import endpoint
 from upstream.salt.wire import pack
 
@@ -40,6 +42,20 @@ def test_nothing_is_opened_that_the_master_did_not_sign() -> None:
     sealed = double.aes.seal(pack({}))
     assert reason(signed_box, [pack({"enc": "aes", "load": sealed})], key) == "unsigned"
     assert reason(signed_box, [pack({"enc": "clear", "load": sealed})], key) == "malformed"
+
+
+async def test_nobody_without_the_key_makes_a_reader_work_or_keep_much() -> None:
+    key = MasterKey(SaltDouble().pem)
+    assert reason(signed_box, [pack({"enc": "aes", "load": [0] * 100})], key) == "too_large"
+    assert reason(signed_box, [pack({"enc": "aes", "load": [[[0]]]})], key) == "too_deep"
+    with zmq.asyncio.Context() as context:
+        subscription = Subscription(context, "tcp://127.0.0.1:9")
+        try:
+            socket = subscription._socket
+            assert 0 < int(socket.rcvhwm) * int(socket.maxmsgsize) <= 160 << 20
+        finally:
+            subscription.close()
+            subscription._monitor.close(linger=0)
 
 
 @given(st.lists(st.integers(0, 50), max_size=40))

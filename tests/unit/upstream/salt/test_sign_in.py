@@ -132,6 +132,8 @@ def test_each_check_fails_closed(bend: Bend, why: str) -> None:
         (b"\xc1", "malformed"),
         (b"\x91" * 1000, "too_deep"),
         (b"\x00" * 100_000, "too_large"),
+        (wire.pack({"enc": [0] * 20}), "too_large"),
+        (wire.pack({"load": wire.pack([0] * 80), "sig": b""}), "too_large"),
         (wire.pack("bad load"), "sign_in_refused"),
         (wire.pack([]), "sign_in_refused"),
         (wire.pack(None), "sign_in_refused"),
