@@ -175,6 +175,19 @@ async def test_a_sign_in_that_is_not_answered_at_once_loses_no_order(bed: SaltBe
     assert not bed.refusals.reasons
 
 
+async def test_an_order_does_not_wait_for_the_random_time_of_a_sign_in(bed: SaltBed, master: PlayedMaster) -> None:
+    async with bed.uplink(master, rules=replace(RULES, random_reauth_delay=1e9)):
+        await bed.connected(master)
+        master.double.aes, master.double.session = new_box(), new_box()
+        above = bed.feed.above[master.address]
+        waits = asyncio.create_task(above.request("x", {}, patience=30.0))
+        await until(lambda: master.asked["bad load"], what="a request that waits for its random time")
+        await master.publish(ping(1))
+        await until(lambda: bed.orders.taken)
+        waits.cancel()
+    assert bed.orders.jids == [jid(1)]
+
+
 async def test_a_stale_session_heals_with_one_sign_in_for_all_who_ask(bed: SaltBed, master: PlayedMaster) -> None:
     async with bed.uplink(master):
         await bed.connected(master)

@@ -192,7 +192,7 @@ class Link:
             key=ends.key,
             connections=connections,
             session=self._current,
-            renew=self._renew,
+            renew=self._renew_in_time,
             clock=ends.clock,
         )
         self.above = Above(ends.rules, channel)
@@ -231,6 +231,12 @@ class Link:
         assert self._session is not None
         return self._session
 
+    async def _renew_in_time(self, stale: Session) -> None:
+        """As ``_renew``, after a random time: all minions of a master that started anew ask at once."""
+        # Outside of the lock: an order that comes meanwhile does not wait for it.
+        await asyncio.sleep(self._jitter())
+        await self._renew(stale)
+
     async def _renew(self, stale: Session) -> None:
         """Sign in again, unless somebody has since. Raises ``Unanswered``; a master that says no ends the link."""
         async with self._signing:
@@ -239,7 +245,6 @@ class Link:
             if not self._budget.take():
                 self._ends.refusals.refused(LINK, "sign_ins_capped", self.address)
                 raise Unanswered("the master does not take what a new sign-in gave; the next one waits")
-            await asyncio.sleep(self._jitter())
             try:
                 self._session = await self._knocked_again()
             except NotLetIn as no:
@@ -275,6 +280,7 @@ class Link:
             if refusal.reason != "bad_mac":
                 raise
             # The master has made a new key and tells nobody: the first message under it is how it is known.
+            # At once: whoever gave the order waits a few seconds for word of it, and the budget caps the sign-ins.
             try:
                 await self._renew(session)
             except Unanswered as error:
