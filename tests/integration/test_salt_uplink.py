@@ -180,11 +180,12 @@ async def test_an_order_does_not_wait_for_the_random_time_of_a_sign_in(bed: Salt
         await bed.connected(master)
         master.double.aes, master.double.session = new_box(), new_box()
         above = bed.feed.above[master.address]
-        waits = asyncio.create_task(above.request("x", {}, patience=30.0))
-        await until(lambda: master.asked["bad load"], what="a request that waits for its random time")
-        await master.publish(ping(1))
-        await until(lambda: bed.orders.taken)
-        waits.cancel()
+        async with asyncio.TaskGroup() as group:
+            waits = group.create_task(above.request("x", {}, patience=30.0))
+            await until(lambda: master.asked["bad load"], what="a request that waits for its random time")
+            await master.publish(ping(1))
+            await until(lambda: bed.orders.taken)
+            waits.cancel()
     assert bed.orders.jids == [jid(1)]
 
 
