@@ -93,7 +93,8 @@ class Knock:
         except OSError as error:
             aside = f"FILE (it could not be kept here: {error.strerror})"
         place = ends.pins.place(self._address)
+        settle = "set upstream.master_finger to it, and " if other.by_settings else ""
         return (
             f"the master shows another key than the one that is known: {other.detail}. Somebody may be in between. "
-            f"If it was made anew, compare with salt-key -F master there; then: mv {aside} {place}"
+            f"If it was made anew, compare with salt-key -F master there; then: {settle}mv {aside} {place}"
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import ipaddress
 import os
 from pathlib import Path
 from urllib.parse import quote
@@ -9,24 +11,32 @@ from urllib.parse import quote
 from device_agent.durable import replace_private
 from device_agent.errors import ConfigInvalid, Refused
 from upstream.salt.rsa_keys import PEM_CHARACTERS, MasterKey, plain
+from upstream.salt.terms import endpoint
 
 
 class Pins:
-    """One file in PEM for each master, named by its address, in a folder of our own."""
+    """One file in PEM for each master, named by its host and port, in a folder of our own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, port: int) -> None:
+        """``port`` is that of an address that does not say one."""
         self._folder = folder
+        self._port = port
 
     def place(self, address: str) -> Path:
         """Where the key of the master with this address is kept; a key that is put here beforehand is believed."""
-        return self._folder / f"{quote(address, safe='')}.pub"
+        return self._file(self._one_spelling(address))
 
     def known(self, address: str) -> MasterKey | None:
         """The key that this master must have; None before the first contact.
 
         Raises ``ConfigInvalid`` when there is a file and no key in it: that is not a first contact.
         """
-        path = self.place(address)
+        for path in dict.fromkeys(map(self._file, self._spellings(address))):
+            if (key := self._read(path)) is not None:
+                return key
+        return None
+
+    def _read(self, path: Path) -> MasterKey | None:
         try:
             with path.open("rb") as file:
                 return MasterKey(file.read(PEM_CHARACTERS + 1).decode("ascii"))
@@ -56,3 +66,25 @@ class Pins:
         folder = self._folder.stat()
         owner = (folder.st_uid, folder.st_gid) if os.geteuid() == 0 else None
         replace_private(path, f"{pem}\n".encode("utf-8", "replace"), owner)
+
+    def _file(self, spelling: str) -> Path:
+        return self._folder / f"{quote(spelling, safe='')}.pub"
+
+    def _spellings(self, address: str) -> list[str]:
+        """Under which names its key may be: files were once named by the address as it stood in the settings."""
+        one = self._one_spelling(address)
+        found = [one, address]
+        if one.endswith(f":{self._port}"):
+            found.append(one.removesuffix(f":{self._port}"))
+        return found
+
+    def _one_spelling(self, address: str) -> str:
+        """Host and port, the same for all ways to write them; what is no address stays as it is."""
+        try:
+            host, port = endpoint(address, self._port)
+        except ValueError:
+            return address
+        if host.startswith("["):
+            with contextlib.suppress(ValueError):
+                host = f"[{ipaddress.IPv6Address(host[1:-1])}]"
+        return f"{host.lower()}:{port}"

@@ -54,9 +54,11 @@ Outcome = Pending | Rejected | Full | Session
 class OtherKey(Refused):
     """The master showed another key than the one it must have; ``pem`` is that one, and nothing vouches for it."""
 
-    def __init__(self, pem: str, expected: str) -> None:
+    def __init__(self, pem: str, expected: str, *, by_settings: bool = False) -> None:
+        """``by_settings``: it is the fingerprint in the settings that it has not."""
         super().__init__(KEY_CHANGED, f"it shows {fingerprint(pem)}, expected {expected}")
         self.pem = pem
+        self.by_settings = by_settings
 
 
 @dataclass(frozen=True)
@@ -132,8 +134,9 @@ class SignIn:
 
     def _believed(self, pem: str) -> MasterKey:
         finger = self.rules.master_finger
-        if self.master is None and finger and not has_fingerprint(pem, finger):
-            raise OtherKey(pem, finger)
+        # Of a kept key as well: it may have been kept before the fingerprint was set.
+        if finger and not has_fingerprint(pem, finger):
+            raise OtherKey(pem, finger, by_settings=True)
         shown = MasterKey(pem)
         if self.master is not None and shown.pem != self.master.pem:
             raise OtherKey(shown.pem, fingerprint(self.master.pem))

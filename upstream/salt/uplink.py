@@ -60,7 +60,7 @@ class SaltUplink(Part):
         self._ends = Ends(
             rules=rules,
             key=load_or_make(keys_dir / KEY_FILE, rules.keysize),
-            pins=Pins(keys_dir / PINS_FOLDER),
+            pins=Pins(keys_dir / PINS_FOLDER, rules.master_port),
             orders=orders,
             feed=feed,
             refusals=refusals,

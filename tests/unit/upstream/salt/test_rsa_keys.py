@@ -94,17 +94,41 @@ def test_fingerprints_are_those_that_salt_shows() -> None:
 
 
 def test_pins_are_kept_by_address(tmp_path: Path) -> None:
-    pins = Pins(tmp_path / "masters")
+    pins = Pins(tmp_path / "masters", 4506)
     one, other = MasterKey(SaltDouble().pem), MasterKey(public_pem(rsa_key("other")))
     assert pins.known("a:4506") is None
     pins.keep("a:4506", one)
     pins.keep("[::1]:4506", other)
-    known = [pins.known(address) for address in ("a:4506", "[::1]:4506", "a")]
+    known = [pins.known(address) for address in ("a:4506", "[::1]:4506", "a:4507")]
     assert [key and key.pem for key in known] == [one.pem, other.pem, None]
 
 
+@pytest.mark.parametrize(
+    ("kept", "asked"), [("a", "a:4506"), ("a:4506", "a"), ("A", "a"), ("[::1]", "[0:0::1]:4506"), ("a:7", "A:7")]
+)
+def test_an_address_that_is_written_otherwise_is_no_first_contact(tmp_path: Path, kept: str, asked: str) -> None:
+    pins, one = Pins(tmp_path, 4506), MasterKey(SaltDouble().pem)
+    pins.keep(kept, one)
+    known = pins.known(asked)
+    assert known is not None
+    assert known.pem == one.pem
+
+
+@pytest.mark.parametrize(
+    ("file", "asked"),
+    [("a.pub", "a"), ("a.pub", "a:4506"), ("a%3A4506.pub", "a"), ("A.pub", "A"), ("%5B::1%5D.pub", "[::1]:4506")],
+)
+def test_a_key_in_a_file_that_is_named_as_the_settings_had_it_is_read(tmp_path: Path, file: str, asked: str) -> None:
+    one = MasterKey(SaltDouble().pem)
+    (tmp_path / file.replace("::", "%3A%3A")).write_text(one.pem)
+    known = Pins(tmp_path, 4506).known(asked)
+    assert known is not None
+    assert known.pem == one.pem
+    assert Pins(tmp_path, 4506).known("a:4507") is None
+
+
 def test_a_key_that_is_set_aside_is_not_believed(tmp_path: Path) -> None:
-    pins = Pins(tmp_path)
+    pins = Pins(tmp_path, 4506)
     one, other = MasterKey(SaltDouble().pem), MasterKey(public_pem(rsa_key("other")))
     pins.keep("../a", one)
     aside = pins.set_aside("../a", other.pem)
@@ -116,7 +140,7 @@ def test_a_key_that_is_set_aside_is_not_believed(tmp_path: Path) -> None:
 
 
 def test_a_pin_that_cannot_be_read_is_no_first_contact(tmp_path: Path) -> None:
-    pins = Pins(tmp_path)
+    pins = Pins(tmp_path, 4506)
     for body in (b"", b"\xff", b"garbage"):
         pins.place("a").write_bytes(body)
         with pytest.raises(ConfigInvalid):

@@ -68,11 +68,16 @@ def test_a_changed_key_is_refused_and_shown() -> None:
     assert fingerprint(SaltDouble().pem) in refused.value.detail
 
 
-def test_a_fingerprint_decides_at_the_first_contact() -> None:
+@pytest.mark.parametrize("pinned", [True, False])
+def test_a_fingerprint_decides_whether_a_key_is_kept_or_not(pinned: bool) -> None:
     master, other = SaltDouble(), SaltDouble("other")
-    ours = sign_in(rules=replace(RULES, master_finger=fingerprint(master.pem)))
+    rules = replace(RULES, master_finger=fingerprint(master.pem))
+    ours = sign_in(master if pinned else None, rules)
     assert isinstance(ours.outcome(master.accepts(ours.request())), Session)
-    assert reason(ours.outcome, other.accepts(ours.request())) == "master_key_changed"
+    theirs = sign_in(other if pinned else None, rules)
+    with pytest.raises(OtherKey) as refused:
+        theirs.outcome(other.accepts(theirs.request()))
+    assert (refused.value.reason, refused.value.by_settings) == ("master_key_changed", True)
 
 
 def without(name: str) -> Bend:
