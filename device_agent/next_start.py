@@ -163,11 +163,8 @@ def _how(unit: str, environment: Mapping[str, str]) -> str:
     if code != "exited":
         return f"{result}, {code} by {status}" if code else result
     said = _said(unit)
-    return (
-        f"ended with {status}; it said: {said}"
-        if said and not said.startswith((WAITS, STARTS))
-        else f"ended with {status}"
-    )
+    told = bool(said) and said != STARTS and not said.startswith(WAITS)
+    return f"ended with {status}; it said: {said}" if told else f"ended with {status}"
 
 
 def _said(unit: str) -> str:

@@ -87,7 +87,7 @@ def read_text(text: str, file: Path) -> Section:
             f"not YAML: {problem}",
             where=f"{file}:{mark.line + 1}:{mark.column + 1}" if mark else str(file),
             found=f"{_near(text, mark)!r}" if mark else None,
-            hint="indent with spaces, YAML does not allow tabs there" if tab else None,
+            hint="indent with spaces, YAML does not allow tabs there" if tab else _edit(file, mark),
         ) from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
@@ -118,6 +118,11 @@ def shown(tree: Tree) -> str:
     text = tree.text if len(tree.text) <= 80 else tree.text[:80] + "…"
     kinds = {"int": "a whole number", "float": "a number", "bool": "true or false", "timestamp": "a date"}
     return f"{text} (YAML reads {kinds[tree.kind]})" if tree.kind in kinds else repr(text)
+
+
+def _edit(file: Path, mark: yaml.Mark | None) -> str:
+    """How to mend what is wrong there."""
+    return f"sudoedit {file}" + (f", line {mark.line + 1}, and start it again" if mark else " and start it again")
 
 
 def _near(text: str, mark: yaml.Mark) -> str:
