@@ -120,6 +120,13 @@ class Permission:
         deed = _deed(operator, narrowed, "hold" if held else "allow", job.why)
         return narrowed, Ruling(held, shut=shut, statements=tuple(self._audit.statements([deed])))
 
+    def lets_above(self, job: Job, ids: Sequence[str]) -> bool:
+        """Whether a job from a master would run at once on all of these devices of this station. Records nothing."""
+        if self._policy().centre is None:
+            return True
+        operator = Operator(_first_word(job.user), frozenset(), "above")
+        return isinstance(self._judged(operator, job, list(ids), [self._site]), Allow)
+
     def above(self, job: Job, target: Target) -> Ruling:
         """A job from a master: device by device of this station, and as a whole for each site below."""
         operator = Operator(_first_word(job.user), frozenset(), "above")

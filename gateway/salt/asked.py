@@ -1,56 +1,72 @@
 """What Salt asks of a job while it waits, answered from the job table: no device is bothered for it.
 
 ``saltutil.find_job`` comes every few seconds for each device that has not answered. ``kill_job`` and its like stop what
-has not started; for what runs they go to the devices as a job of their own, which must be granted.
+has not started, for the master that ordered it and as far as they are granted to it; for what runs they go to the
+devices as a job of their own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from device_agent.errors import NotFound
+from device_agent.errors import NotFound, PolicyRefused
+from device_agent.protocol.messages import Job
 from device_agent.protocol.outcomes import State
 from gateway.audit.book import AuditBook, Deed
 from gateway.devices.device import Device
 from gateway.jobs.deliver import Delivery
 from gateway.jobs.open_jobs import OpenJob, OpenJobs
+from gateway.jobs.permission import Permission
 from gateway.jobs.record import NOT_RUN_RETCODE
-from gateway.jobs.seal import public
+from gateway.jobs.seal import Sealer, public
 from gateway.salt.answers import load_of
+from gateway.salt.book import SaltBook
 from upstream.salt.order import SaltOrder
 from upstream.salt.ports import DeviceAnswer
 
 FIND: Final = "saltutil.find_job"
 ENDS: Final = frozenset({"saltutil.kill_job", "saltutil.term_job", "saltutil.signal_job"})
 ASKED: Final = frozenset({FIND}) | ENDS
+ORIGIN: Final = "salt"
+"""What a Salt master may order is granted to this origin."""
 
-
-Parts = Callable[[str], Awaitable[list[str]]]
-"""The jobs that are answered under a jid, beside the one of that jid itself."""
+DRAFT_SECONDS: Final = 60.0
 
 
 class JobTable:
     """Answers for the devices."""
 
-    def __init__(self, *, site: str, open_jobs: OpenJobs, delivery: Delivery, audit: AuditBook, parts: Parts) -> None:
+    def __init__(
+        self,
+        *,
+        site: str,
+        open_jobs: OpenJobs,
+        delivery: Delivery,
+        audit: AuditBook,
+        book: SaltBook,
+        sealer: Sealer,
+        permission: Permission,
+    ) -> None:
         self._site = site
-        self._parts = parts
+        self._book = book
+        self._sealer = sealer
+        self._permission = permission
         self._open_jobs = open_jobs
         self._delivery = delivery
         self._audit = audit
 
     async def answer(
-        self, order: SaltOrder, meant: Sequence[Device], kept_from: Mapping[str, str], who: str
+        self, order: SaltOrder, meant: Sequence[Device], kept_from: Mapping[str, str], who: str, master: str
     ) -> dict[str, DeviceAnswer] | None:
-        """What each device that is meant would say; None when the devices themselves must be asked.
+        """What each device that is meant would say; None when it is to be a job of its own, which may be refused.
 
         Raises ``StationFailed`` when a cancel could not be kept.
         """
         jid = _jid(order)
         opened = self._open_jobs.get(jid)
         if order.fun == FIND:
-            parts = [opened, *(self._open_jobs.get(part) for part in await self._parts(jid))]
+            parts = [opened, *(self._open_jobs.get(part) for part in await self._book.parts(jid))]
             found = {
                 device.id: next(filter(None, (self._running(part, device) for part in parts)), {}) for device in meant
             }
@@ -67,16 +83,44 @@ class JobTable:
         ids = {device.id for device in meant if device.site == self._site}
         if any(self._has_it(opened, name) for name in ids):
             return None
-        return await self._cancelled(opened, ids, meant, who)
+        if not self._granted(order, meant, who):
+            # As a job of its own it is refused, audited and answered like any other.
+            return None
+        return await self._cancelled(opened, ids, meant, who, master)
+
+    def _granted(self, order: SaltOrder, meant: Sequence[Device], who: str) -> bool:
+        """Whether every device that is meant would take this order itself."""
+        now = self._sealer.now()
+        ids = sorted({device.id for device in meant})
+        draft = Job(
+            jid=order.jid,
+            tgt=",".join(ids),
+            tgt_type="list",
+            fun=str(order.fun),
+            arg=order.arg,
+            kwarg=order.kwarg,
+            user=who,
+            issued=now,
+            expires=now + DRAFT_SECONDS,
+            origin=ORIGIN,
+        )
+        try:
+            self._sealer.may_issue(draft)
+        except PolicyRefused:
+            return False
+        return self._permission.lets_above(draft, ids)
 
     async def _cancelled(
-        self, opened: OpenJob, ids: set[str], meant: Sequence[Device], who: str
+        self, opened: OpenJob, ids: set[str], meant: Sequence[Device], who: str, master: str
     ) -> dict[str, DeviceAnswer]:
-        """Nobody who is meant has begun: stop the job, if it is an order of a Salt master and nobody else waits."""
+        """Nobody who is meant has begun: stop the job, if it is an order of this Salt master and nobody else waits."""
         jid = opened.job.jid
         why = ""
+        ordered = await self._book.get(jid)
         if opened.job.origin == "":
             why = f"job {jid} was not ordered by a Salt master; cancel it on the gateway"
+        elif ordered is None or ordered.master != master:
+            why = f"job {jid} was ordered by another Salt master; cancel it there, or on the gateway"
         elif set(opened.waiting) - ids:
             why = f"job {jid} waits for others as well; name all of its devices"
         if why:

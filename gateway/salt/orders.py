@@ -30,7 +30,7 @@ from gateway.jobs.record import NOT_RUN_RETCODE
 from gateway.jobs.request import JobRequest, Ordered
 from gateway.metrics import Metrics
 from gateway.salt.allowed import refusals
-from gateway.salt.asked import ASKED, JobTable
+from gateway.salt.asked import ASKED, ORIGIN, JobTable
 from gateway.salt.book import SaltBook, too_early, too_old
 from gateway.spool.queue import Spool
 from gateway.store.writer import Writer
@@ -39,7 +39,6 @@ from upstream.salt.ports import DeviceAnswer, ReturnsOfJob
 
 log = logging.getLogger(__name__)
 
-ORIGIN: Final = "salt"
 JID_DIGITS: Final = 20
 LINK: Final = "salt"
 """Under which what is refused is counted."""
@@ -150,7 +149,7 @@ class SaltOrders:
         who = _who(order, master)
         kept_from = refusals(order.auth_list, _fun(order), meant, order.user or "this user")
         if isinstance(order.fun, str) and order.fun in ASKED:
-            found = await self._table.answer(order, meant, kept_from, who)
+            found = await self._table.answer(order, meant, kept_from, who, master)
             if found is not None:
                 self._answer_now(order, master, found)
                 return

@@ -21,10 +21,10 @@ from device_agent.questions import Unanswered
 from gateway.jobs.seal import public
 from gateway.metrics import Metrics
 from gateway.salt.answers import Told, entries, event, load_of
+from gateway.salt.asked import ORIGIN
 from gateway.salt.book import Ordered, SaltBook
 from gateway.salt.cursor import Cursor
 from gateway.salt.line import CHUNK, CHUNK_BYTES, Chunk, Line
-from gateway.salt.orders import ORIGIN
 from gateway.spool.queue import Spool
 from gateway.store.reader import Reader
 from upstream.frames import Stream

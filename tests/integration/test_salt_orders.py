@@ -12,7 +12,7 @@ from gateway.jobs.request import JobRequest
 from tests.peers.clock import HandClock
 from tests.peers.database import FIRST_JID
 from tests.peers.salt_above import published
-from tests.peers.salt_gate import JID, MASTER, opened
+from tests.peers.salt_gate import JID, MASTER, OTHER, opened
 
 
 @pytest.fixture
@@ -160,12 +160,13 @@ async def test_salt_asks_whether_a_job_runs_and_the_devices_are_left_alone(tmp_p
 async def test_a_job_that_has_not_started_is_cancelled_and_one_that_runs_is_for_its_device(
     tmp_path: Path, clock: HandClock
 ) -> None:
-    async with opened(tmp_path, clock, "looks") as gate:
+    async with opened(tmp_path, clock, "looks", "saltutil.*") as gate:
         gate.hello("cam-1")
         await gate.orders.take(published(JID), MASTER)
         gate.waiting("cam-1").state = State.RUNNING
-        await gate.orders.take(published(str(FIRST_JID + 1), "saltutil.kill_job", [JID]), MASTER)
-        assert "saltutil.kill_job" in (await gate.outcomes())["cam-1"].why, "which was not granted"
+        kill = str(FIRST_JID + 1)
+        await gate.orders.take(published(kill, "saltutil.kill_job", [JID]), MASTER)
+        assert gate.rooms.open_jobs.get(kill) is not None, "it is for the device"
         assert not gate.cancelled()
         gate.waiting("cam-1").state = State.QUEUED
         await gate.orders.take(published(str(FIRST_JID + 2), "saltutil.term_job", [JID]), MASTER)
@@ -174,8 +175,33 @@ async def test_a_job_that_has_not_started_is_cancelled_and_one_that_runs_is_for_
         assert (f"root@{MASTER}", "salt", "cancel", "allow") in await gate.audited()
 
 
-async def test_salt_does_not_cancel_what_the_site_ordered_itself(tmp_path: Path, clock: HandClock) -> None:
+@pytest.mark.parametrize("fun", ["saltutil.kill_job", "saltutil.term_job"])
+@pytest.mark.parametrize("state", [State.QUEUED, State.RUNNING])
+async def test_who_was_not_granted_to_cancel_does_not(state: State, fun: str, tmp_path: Path, clock: HandClock) -> None:
     async with opened(tmp_path, clock, "looks") as gate:
+        gate.hello("cam-1")
+        await gate.orders.take(published(JID), MASTER)
+        gate.waiting("cam-1").state = state
+        await gate.orders.take(published(str(FIRST_JID + 1), fun, [JID]), MASTER)
+        why = (await gate.outcomes())["cam-1"].why
+        assert f"{fun} is not granted" in why
+        assert "--origin salt" in why
+        assert not gate.cancelled()
+        assert (f"root@{MASTER}", "salt", "run", "deny") in await gate.audited()
+
+
+async def test_one_salt_master_does_not_cancel_what_another_ordered(tmp_path: Path, clock: HandClock) -> None:
+    async with opened(tmp_path, clock, "looks", "saltutil.*") as gate:
+        gate.hello("cam-1")
+        await gate.orders.take(published(JID), MASTER)
+        gate.waiting("cam-1").state = State.QUEUED
+        await gate.orders.take(published(str(FIRST_JID + 1), "saltutil.kill_job", [JID]), OTHER)
+        assert "another Salt master" in gate.told.values()["cam-1"]
+        assert not gate.cancelled()
+
+
+async def test_salt_does_not_cancel_what_the_site_ordered_itself(tmp_path: Path, clock: HandClock) -> None:
+    async with opened(tmp_path, clock, "looks", "saltutil.*") as gate:
         gate.hello("cam-1")
         jid = await gate.rooms.acceptance.submit(JobRequest(tgt="cam-1", fun="test.ping"), "ops")
         job = gate.rooms.open_jobs.get(jid)

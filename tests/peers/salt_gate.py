@@ -20,6 +20,7 @@ from tests.peers.database import FIRST_JID, opened_rooms
 from upstream.salt.ports import ReturnsOfJob
 
 MASTER = "192.0.2.9"
+OTHER = "192.0.2.10"
 JID = str(FIRST_JID)
 
 
@@ -34,7 +35,7 @@ class Told:
         self.announced.append((master, jid, list(ids)))
 
     def tell(self, master: str, entry: ReturnsOfJob) -> None:
-        assert master == MASTER
+        assert master in (MASTER, OTHER)
         self.entries.append(entry)
 
     def values(self) -> dict[str, Any]:
@@ -48,7 +49,13 @@ class Gate:
         self.rooms, self.told = rooms, Told()
         self.book = SaltBook(rooms.writer, rooms.reader)
         table = JobTable(
-            site="lisbon", open_jobs=rooms.open_jobs, delivery=rooms.delivery, audit=rooms.audit, parts=self.book.parts
+            site="lisbon",
+            open_jobs=rooms.open_jobs,
+            delivery=rooms.delivery,
+            audit=rooms.audit,
+            book=self.book,
+            sealer=rooms.sealer,
+            permission=rooms.permission,
         )
         self.orders = SaltOrders(
             site="lisbon",
