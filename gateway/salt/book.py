@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -28,6 +29,9 @@ AHEAD_SECONDS: Final = 2 * 86_400.0
 DEFINES: Final = ("jid", "fun", "arg", "tgt", "tgt_type", "user", "ret", "metadata")
 """What of a publish makes sense to a master that did not send it."""
 
+DEFINES_BYTES: Final = 32 * 1024
+"""Most that is kept of each of them, encoded: a refused order costs no more than that on disk."""
+
 _ADD = "INSERT INTO salt_jobs (jid, master, master_id, fun, load, ids, taken, told_as) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 _PRUNE = "DELETE FROM salt_jobs WHERE taken < ? AND NOT EXISTS (SELECT 1 FROM jobs WHERE jid = salt_jobs.jid)"
 
@@ -45,6 +49,8 @@ class Ordered:
     master_id: str
     fun: str
     load: dict[str, Any]
+    size: int
+    """Bytes of the definition as it is kept."""
 
 
 class SaltBook:
@@ -57,8 +63,16 @@ class SaltBook:
     @staticmethod
     def adding(order: SaltOrder, fun: str, master: str, ids: Sequence[str], now: float, told_as: str = "") -> Statement:
         """The statement that keeps an order; it fails where the jid is kept already."""
-        load = {key: value for key, value in order.load.items() if key in DEFINES}
-        row = (order.jid, master, order.master_id, fun, encode_value(load), encode_value(list(ids)), now, told_as)
+        row = (
+            order.jid,
+            master,
+            order.master_id,
+            fun,
+            encode_value(defines(order.load)),
+            encode_value(list(ids)),
+            now,
+            told_as,
+        )
         return (_ADD, [row])
 
     async def known(self, jid: str) -> set[str] | None:
@@ -77,7 +91,7 @@ class SaltBook:
             "SELECT master, master_id, fun, load, told_as FROM salt_jobs WHERE jid = ?", (jid,)
         )
         for master, master_id, fun, load, told_as in rows:
-            return Ordered(jid, told_as or jid, master, master_id, fun, decode_stored(load))
+            return Ordered(jid, told_as or jid, master, master_id, fun, decode_stored(load), len(load))
         return None
 
     async def to_announce(self, master: str, since: float) -> list[tuple[str, list[str]]]:
@@ -99,6 +113,22 @@ class SaltBook:
                 )
             ]
         )
+
+
+def defines(load: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a publish is kept. The same of two publishes is the same here, also where it is too long to be kept."""
+    return {key: _bounded(value) for key, value in load.items() if key in DEFINES}
+
+
+def _bounded(value: Any) -> Any:
+    """The value, or words that say what it was, in the shape that a master expects there."""
+    body = encode_value(value)
+    if len(body) <= DEFINES_BYTES:
+        return value
+    says = f"({len(body)} bytes, too many to be kept; SHA-256 {hashlib.sha256(body).hexdigest()})"
+    if isinstance(value, dict):
+        return {"outstation": says}
+    return [says] if isinstance(value, (list, tuple)) else says
 
 
 def too_old(jid: str, now: float) -> bool:

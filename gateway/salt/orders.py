@@ -31,7 +31,7 @@ from gateway.jobs.request import JobRequest, Ordered
 from gateway.metrics import Metrics
 from gateway.salt.allowed import refusals
 from gateway.salt.asked import ASKED, ORIGIN, JobTable
-from gateway.salt.book import SaltBook, too_early, too_old
+from gateway.salt.book import SaltBook, defines, too_early, too_old
 from gateway.spool.queue import Spool
 from gateway.store.writer import Writer
 from upstream.salt.order import SaltOrder
@@ -173,8 +173,10 @@ class SaltOrders:
     async def _part(self, order: SaltOrder, meant: Sequence[Device], known: set[str]) -> list[Device]:
         """Whom a jid that is known was not for yet: all parts of a batch of 3008 have one. Nobody for another job."""
         first = await self._book.get(order.jid)
-        same = ("fun", "arg")
-        if first is None or order.tgt_type != "list" or any(first.load.get(key) != order.load.get(key) for key in same):
+        if first is None or order.tgt_type != "list":
+            return []
+        again = defines(order.load)
+        if any(first.load.get(key) != again.get(key) for key in ("fun", "arg")):
             return []
         return [device for device in meant if device.id not in known]
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, ClassVar, Final
@@ -25,6 +24,7 @@ from gateway.salt.asked import ORIGIN
 from gateway.salt.book import Ordered, SaltBook
 from gateway.salt.cursor import Cursor
 from gateway.salt.line import CHUNK, CHUNK_BYTES, Chunk, Line
+from gateway.salt.remembered import Remembered
 from gateway.spool.queue import Spool
 from gateway.store.reader import Reader
 from upstream.frames import Stream
@@ -40,9 +40,6 @@ AWAY_SECONDS: Final = 60.0
 
 PROMPT: Final = 1000
 """Announcements and answers to probes that wait for one master."""
-
-REMEMBERED: Final = 1024
-"""Jobs whose definition is at hand."""
 
 PRUNE_SECONDS: Final = 3600.0
 NO_ANSWERS: Final = 2**62
@@ -79,7 +76,7 @@ class SaltSender(Part):
         self._active: str | None = None
         self._claimed: set[int] = set()
         self._posting = asyncio.Lock()
-        self._jobs: OrderedDict[str, Ordered | Job | None] = OrderedDict()
+        self._jobs = Remembered()
         self._began = clock.monotonic()
 
     async def open(self) -> None:
@@ -249,7 +246,7 @@ class SaltSender(Part):
                 job = decode_job(item.job)
                 if job.origin != ORIGIN:
                     # The store may have let go of it by the time that its answers go up.
-                    self._remember(job.jid, job)
+                    self._jobs.put(job.jid, job, len(item.job))
         return item
 
     async def _is_for(self, item: Item | None, master: str) -> bool:
@@ -287,20 +284,14 @@ class SaltSender(Part):
 
     async def _job(self, jid: str) -> Ordered | Job | None:
         if jid in self._jobs:
-            self._jobs.move_to_end(jid)
             return self._jobs[jid]
         found: Ordered | Job | None = await self._book.get(jid)
+        size = found.size if found is not None else 0
         if found is None:
             rows = await self._reader.rows("SELECT body FROM jobs WHERE jid = ?", (jid,))
-            found = decode_job(bytes(rows[0][0])) if rows else None
-        self._remember(jid, found)
+            found, size = (decode_job(bytes(rows[0][0])), len(rows[0][0])) if rows else (None, 0)
+        self._jobs.put(jid, found, size)
         return found
-
-    def _remember(self, jid: str, job: Ordered | Job | None) -> None:
-        self._jobs[jid] = job
-        self._jobs.move_to_end(jid)
-        if len(self._jobs) > REMEMBERED:
-            self._jobs.popitem(last=False)
 
     # --- events ----------------------------------------------------------------------------------------------------
 

@@ -237,3 +237,24 @@ async def test_the_parts_of_a_batch_have_one_jid_and_each_device_is_ordered_once
         assert {value["jid"] for value in gate.told.values().values()} == {JID}
         await gate.orders.take(published(JID, "test.version"), MASTER)
         assert len(gate.told.announced) == 3
+
+
+async def test_of_a_refused_order_little_is_kept_and_its_parts_are_known_all_the_same(
+    tmp_path: Path, clock: HandClock
+) -> None:
+    async with opened(tmp_path, clock, "looks") as gate:
+        gate.hello("cam-1", "cam-2")
+        big = ["x" * 3_000_000]
+        for names, arg in ((["cam-1"], big), (["cam-2"], ["y" * 3_000_000]), (["cam-2"], big)):
+            order = published(
+                JID, "cmd.run", arg, tgt=names, tgt_type="list", metadata={"m": "z" * 40_000}, ret="r" * 40_000
+            )
+            await gate.orders.take(order, MASTER)
+        assert gate.rooms.metrics.counters["salt_orders_repeated"] == 1, "the one with other arguments is no part"
+        assert sorted(await gate.outcomes()) == ["cam-1", "cam-2"]
+        ((size,),) = await gate.rooms.reader.rows("SELECT max(length(load)) FROM salt_jobs")
+        assert size < 2_000
+        kept = await gate.book.get(JID)
+        assert kept is not None
+        assert kept.load["arg"][0].startswith("(3000006 bytes, too many to be kept; SHA-256 ")
+        assert (list(kept.load["metadata"]), kept.load["tgt"]) == (["outstation"], ["cam-1"])
