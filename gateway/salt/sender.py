@@ -285,9 +285,10 @@ class SaltSender(Part):
     async def _job(self, jid: str) -> Ordered | Job | None:
         if jid in self._jobs:
             return self._jobs[jid]
-        found: Ordered | Job | None = await self._book.get(jid)
-        size = found.size if found is not None else 0
-        if found is None:
+        order = await self._book.get(jid)
+        found: Ordered | Job | None = order
+        size = 0 if order is None else order.size
+        if order is None:
             rows = await self._reader.rows("SELECT body FROM jobs WHERE jid = ?", (jid,))
             found, size = (decode_job(bytes(rows[0][0])), len(rows[0][0])) if rows else (None, 0)
         self._jobs.put(jid, found, size)
