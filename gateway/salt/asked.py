@@ -64,15 +64,16 @@ class JobTable:
         Raises ``StationFailed`` when a cancel could not be kept.
         """
         jid = _jid(order)
-        opened = self._open_jobs.get(jid)
+        # All parts of a batch of 3008 have one jid there.
+        found_open = map(self._open_jobs.get, [jid, *await self._book.parts(jid)])
+        parts = [opened for opened in found_open if opened is not None]
         if order.fun == FIND:
-            parts = [opened, *(self._open_jobs.get(part) for part in await self._book.parts(jid))]
             found = {
                 device.id: next(filter(None, (self._running(part, device) for part in parts)), {}) for device in meant
             }
             return {name: DeviceAnswer({**running, "jid": jid} if running else {}) for name, running in found.items()}
-        if order.fun == "saltutil.signal_job" or opened is None:
-            return None if opened is not None else {device.id: DeviceAnswer("") for device in meant}
+        if order.fun == "saltutil.signal_job" or not parts:
+            return None if parts else {device.id: DeviceAnswer("") for device in meant}
         if kept_from:
             return {
                 device.id: DeviceAnswer(f"refused: {kept_from[device.id]}", NOT_RUN_RETCODE, success=False)
@@ -81,12 +82,12 @@ class JobTable:
                 for device in meant
             }
         ids = {device.id for device in meant if device.site == self._site}
-        if any(self._has_it(opened, name) for name in ids):
+        if any(self._has_it(opened, name) for opened in parts for name in ids):
             return None
         if not self._granted(order, meant, who):
             # As a job of its own it is refused, audited and answered like any other.
             return None
-        return await self._cancelled(opened, ids, meant, who, master)
+        return await self._cancelled(jid, parts, ids, meant, who, master)
 
     def _granted(self, order: SaltOrder, meant: Sequence[Device], who: str) -> bool:
         """Whether every device that is meant would take this order itself."""
@@ -111,40 +112,44 @@ class JobTable:
         return self._permission.lets_above(draft, ids)
 
     async def _cancelled(
-        self, opened: OpenJob, ids: set[str], meant: Sequence[Device], who: str, master: str
+        self, jid: str, parts: Sequence[OpenJob], ids: set[str], meant: Sequence[Device], who: str, master: str
     ) -> dict[str, DeviceAnswer]:
         """Nobody who is meant has begun: stop the job, if it is an order of this Salt master and nobody else waits."""
-        jid = opened.job.jid
         why = ""
-        ordered = await self._book.get(jid)
-        if opened.job.origin == "":
+        orders = [await self._book.get(opened.job.jid) for opened in parts]
+        if any(opened.job.origin == "" for opened in parts):
             why = f"job {jid} was not ordered by a Salt master; cancel it on the gateway"
-        elif ordered is None or ordered.master != master:
+        elif any(order is None or order.master != master for order in orders):
             why = f"job {jid} was ordered by another Salt master; cancel it there, or on the gateway"
-        elif set(opened.waiting) - ids:
+        elif {name for opened in parts for name in opened.waiting} - ids:
             why = f"job {jid} waits for others as well; name all of its devices"
         if why:
             refused = DeviceAnswer(f"refused: {why}", NOT_RUN_RETCODE, success=False)
             return {device.id: refused for device in meant}
-        waiting = set(opened.waiting)
-        deed = Deed(
-            user=who, door="salt", action="cancel", subject=opened.job.tgt, verdict="allow", jid=jid, fun=opened.job.fun
-        )
+        stopped: set[str] = set()
+        for opened in parts:
+            stopped |= await self._stop(opened, who)
+        says = f"Job {jid} is cancelled, it had not started"
+        return {device.id: DeviceAnswer(says if device.id in stopped else "") for device in meant}
+
+    async def _stop(self, opened: OpenJob, who: str) -> set[str]:
+        """Cancel a job; the devices that waited for it. Raises ``StationFailed``."""
+        job, waiting = opened.job, set(opened.waiting)
+        deed = Deed(user=who, door="salt", action="cancel", subject=job.tgt, verdict="allow", jid=job.jid, fun=job.fun)
         try:
-            await self._delivery.cancel(jid, self._audit.statements([deed]))
+            await self._delivery.cancel(job.jid, self._audit.statements([deed]))
         except NotFound:
             waiting = set()
         self._audit.written()
-        says = f"Job {jid} is cancelled, it had not started"
-        return {device.id: DeviceAnswer(says if device.id in waiting else "") for device in meant}
+        return waiting
 
     def _has_it(self, opened: OpenJob, name: str) -> bool:
         waiting = opened.waiting.get(name)
         return waiting is not None and waiting.state is not State.QUEUED
 
-    def _running(self, opened: OpenJob | None, device: Device) -> dict[str, Any]:
-        waiting = opened.waiting.get(device.id) if opened is not None and device.site == self._site else None
-        if opened is None or waiting is None or waiting.state is not State.RUNNING:
+    def _running(self, opened: OpenJob, device: Device) -> dict[str, Any]:
+        waiting = opened.waiting.get(device.id) if device.site == self._site else None
+        if waiting is None or waiting.state is not State.RUNNING:
             # What is only delivered is not busy: Salt would ask after a silent device for as long as the job lives.
             return {}
         return {**load_of(public(opened.job)), "tgt": opened.job.tgt}

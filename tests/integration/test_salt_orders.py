@@ -258,3 +258,24 @@ async def test_of_a_refused_order_little_is_kept_and_its_parts_are_known_all_the
         assert kept is not None
         assert kept.load["arg"][0].startswith("(3000006 bytes, too many to be kept; SHA-256 ")
         assert (list(kept.load["metadata"]), kept.load["tgt"]) == (["outstation"], ["cam-1"])
+
+
+async def test_all_parts_of_a_batch_that_have_not_started_are_cancelled(tmp_path: Path, clock: HandClock) -> None:
+    async with opened(tmp_path, clock, "looks", "saltutil.*") as gate:
+        gate.hello("cam-1", "cam-2", "cam-3")
+        for name in ("cam-1", "cam-2"):
+            await gate.orders.take(published(JID, tgt=[name], tgt_type="list"), MASTER)
+        for job in gate.rooms.open_jobs:
+            for waiting in job.waiting.values():
+                waiting.state = State.QUEUED
+        kill = published(str(FIRST_JID + 100), "saltutil.kill_job", [JID], tgt=["cam-1"], tgt_type="list")
+        await gate.orders.take(kill, MASTER)
+        assert "waits for others" in gate.told.values()["cam-1"]
+        assert not any(job.cancelled for job in gate.rooms.open_jobs)
+        # Also when the first part has ended: the later ones are still of that jid.
+        gate.job().waiting.clear()
+        await gate.orders.take(published(str(FIRST_JID + 101), "saltutil.kill_job", [JID]), MASTER)
+        values = gate.told.values()
+        assert f"Job {JID} is cancelled" in values["cam-2"]
+        assert (values["cam-1"], values["cam-3"]) == ("", "")
+        assert all(job.cancelled for job in gate.rooms.open_jobs)
