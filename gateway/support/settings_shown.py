@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from fnmatch import fnmatchcase
 from typing import Any, Final
+from urllib.parse import unquote
 
 from device_agent.settings_file import Items, Scalar, Tree
 from gateway.support.redaction import HIDDEN
@@ -115,13 +116,19 @@ def hidden(tree: Tree, path: str = "", name: str = "") -> set[str]:
         least = NAMED_BYTES if _secret.search(name) else HIDDEN_BYTES
         if _is_shown(path) or len(tree.text) < least:
             return set()
-        inside = re.search(r"//([^/\s@]*)@", tree.text)
-        return {tree.text, *(part for part in (inside[1].split(":") if inside else []) if len(part) >= NAMED_BYTES)}
+        return {tree.text, *_of_address(tree.text)}
     if isinstance(tree, Items):
         found = [hidden(item, f"{path}.[]", name) for item in tree.items]
     else:
         found = [hidden(value, f"{path}.{key}" if path else key, key) for key, value in tree.entries.items()]
     return set().union(*found)
+
+
+def _of_address(text: str) -> set[str]:
+    """What an address may carry that is secret by itself: who asks with which password, and the values of its query."""
+    inside = re.search(r"//([^/\s@]*)@", text)
+    parts = [*(inside[1].split(":") if inside else []), *re.findall(r"[?&#][^\s=&#]*=([^\s&#]+)", text)]
+    return {form for part in parts for form in (part, unquote(part)) if len(form) >= NAMED_BYTES}
 
 
 def _is_shown(path: str) -> bool:

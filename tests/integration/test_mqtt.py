@@ -199,10 +199,13 @@ async def server(answer: Callable[[asyncio.StreamWriter], None]) -> AsyncIterato
         seen["closed"] += 1
         writer.close()
 
+    before = asyncio.all_tasks()
     listening = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with listening:
         host, port = listening.sockets[0].getsockname()
         yield BrokerAddress(host, port), seen
+    # A connection that was under way when its client gave up is taken up, and ended, after everybody has gone.
+    await until(lambda: asyncio.all_tasks() <= before | {asyncio.current_task()}, what="the end of every connection")
 
 
 async def test_a_server_that_never_answers_costs_no_socket(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from base64 import b64decode
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from device_agent.config import AgentSettings
 from device_agent.settings import describe, written
 from gateway.config import StationSettings
-from gateway.support.redaction import HIDDEN
+from gateway.support.redaction import HIDDEN, MARK, Redaction
 from gateway.support.settings_shown import SHOWN, hidden, shown
 
 SETTINGS = {setting.key for table in (StationSettings, AgentSettings) for setting in describe(table)}
@@ -53,3 +54,13 @@ def test_what_is_not_listed_is_only_said_to_be_there(tmp_path: Path) -> None:
     secrets = hidden(tree)
     assert {"h0rse-battery", "stapled", "correct-one", "wordly", "abcdefgh"} <= secrets
     assert not {"lisbon", "1884", "tcp://10.0.0.1:4510"} & secrets
+
+
+def test_what_an_address_carries_is_hidden_by_itself_too(tmp_path: Path) -> None:
+    """Its letters in base64 may look like no secret, so they are only taken out as one that is known."""
+    path = tmp_path / "gateway.yaml"
+    secret = b64decode("abcdefghijklmnopqrstuv==").hex()
+    path.write_text(f"pillar: {{ext: [{{http: 'https://u@cmdb/?a=1&k={secret}&n=two%20words#t=of-the-end'}}]}}\n")
+    secrets = hidden(written(path))
+    assert {secret, "two words", "two%20words", "of-the-end"} <= secrets
+    assert Redaction(secrets).text("said abcdefghijklmnopqrstu there") == f"said {MARK} there"
