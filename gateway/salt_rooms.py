@@ -18,6 +18,7 @@ from gateway.salt.asked import JobTable
 from gateway.salt.book import SaltBook
 from gateway.salt.orders import SaltOrders
 from gateway.salt.sender import SaltSender
+from gateway.salt.serials import SaltSerials
 from upstream.salt.uplink import SaltUplink
 
 
@@ -75,6 +76,7 @@ class SaltRooms:
             rules=rules,
             masters=upstream.masters,
             keys_dir=state_dir / "salt",
+            serials=SaltSerials(rooms.writer, rooms.reader, clock),
             orders=self.orders,
             feed=self.sender,
             refusals=rooms.metrics,

@@ -16,6 +16,7 @@ from upstream.salt import publishes, wire, x931
 from upstream.salt.box import Box
 from upstream.salt.order import SaltOrder, read_order
 from upstream.salt.rsa_keys import GatewayKey, MasterKey, fingerprint
+from upstream.salt.serials import serial_of
 from upstream.salt.sign_in import SignIn
 from upstream.salt.terms import SaltRules
 
@@ -68,7 +69,7 @@ def _signed_in(body: bytes) -> object:
 
 def _order(body: bytes) -> object:
     load = publishes.opened(BOX.seal(body), BOX)
-    publishes.SerialGuard().take(load, BOX)
+    serial_of(load)
     order = read_order(load)
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(order), type=SaltOrder).jid == order.jid
     return order

@@ -149,6 +149,42 @@ async def test_a_replay_is_refused_and_a_gap_is_counted(bed: SaltBed, master: Pl
     assert bed.refusals.reasons == {"replayed": 1}
 
 
+async def test_a_replay_is_refused_after_a_restart_and_over_another_link(bed: SaltBed, master: PlayedMaster) -> None:
+    order = master.double.publish(ping(1))
+    async with bed.uplink(master):
+        await bed.connected(master)
+        await master.send(order)
+        await until(lambda: bed.orders.taken)
+    async with bed.uplink(master):
+        await master.subscribed()
+        await master.send(order)
+        await master.publish(ping(2))
+        await until(lambda: len(bed.orders.taken) == 2)
+    assert bed.refusals.reasons == {"replayed": 1}
+    # The same master under another name: it has the same key.
+    bed.refusals.reasons.clear()
+    async with bed.uplink(master) as up:
+        up.replace_masters([f"localhost:{master.port}"])
+        await master.subscribed()
+        await master.send(order)
+        await master.publish(ping(3))
+        await until(lambda: len(bed.orders.taken) == 3)
+    assert bed.orders.jids == [jid(1), jid(2), jid(3)]
+    assert bed.refusals.reasons == {"replayed": 1}
+
+
+async def test_what_cannot_be_kept_is_not_taken_and_counted(bed: SaltBed, master: PlayedMaster) -> None:
+    async with bed.uplink(master):
+        await bed.connected(master)
+        bed.serials.broken = True
+        await master.publish(ping(1))
+        await until(lambda: bed.refusals.reasons["store_failed"])
+        bed.serials.broken = False
+        await master.publish(ping(2))
+        await until(lambda: bed.orders.taken)
+    assert bed.orders.jids == [jid(2)]
+
+
 async def test_a_new_key_heals_and_the_same_message_is_taken(bed: SaltBed, master: PlayedMaster) -> None:
     async with bed.uplink(master):
         await bed.connected(master)

@@ -10,7 +10,7 @@ from typing import Any
 import zmq
 import zmq.asyncio
 
-from device_agent.errors import Refused
+from device_agent.errors import Refused, StationFailed
 from device_agent.parts import Part
 from tests.peers.salt_double import SaltDouble
 from upstream.salt import wire
@@ -104,6 +104,23 @@ class KeptOrders:
         return [order.jid for order, _ in self.taken]
 
 
+class SerialsInMemory:
+    """Implements ``KeptSerials``; ``broken`` keeps nothing."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, int] = {}
+        self.broken = False
+
+    async def last(self, key: str) -> int | None:
+        return self.kept.get(key)
+
+    async def keep(self, key: str, serial: int, master: str) -> None:
+        assert master
+        if self.broken:
+            raise StationFailed("the disk is full")
+        self.kept[key] = serial
+
+
 class QuietFeed:
     """Implements ``Feed``: keeps what it is offered, and tells nothing."""
 
@@ -139,7 +156,7 @@ class SaltRefusals:
 
     def refused(self, link: str, reason: str, peer: str, detail: str = "") -> None:
         assert link == "salt"
-        assert peer.startswith(LOOPBACK)
+        assert peer.startswith((LOOPBACK, "localhost"))
         self.reasons[reason] += 1
         self.details.append(detail)
 

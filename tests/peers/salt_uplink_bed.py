@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from device_agent.clock import Clock
-from tests.peers.salt_sockets import KeptOrders, PlayedMaster, QuietFeed, SaltRefusals
+from tests.peers.salt_sockets import KeptOrders, PlayedMaster, QuietFeed, SaltRefusals, SerialsInMemory
 from tests.peers.waiting import until
 from upstream.salt.terms import SaltRules
 from upstream.salt.uplink import SaltUplink
@@ -29,12 +29,14 @@ class SaltBed:
     def __init__(self, tmp_path: Path) -> None:
         self.orders, self.feed, self.refusals = KeptOrders(), QuietFeed(), SaltRefusals()
         self.keys_dir = tmp_path / "salt"
+        self.serials = SerialsInMemory()
 
     def uplink(self, *masters: Listening, rules: SaltRules = RULES, **more: Any) -> SaltUplink:
         self.up = SaltUplink(
             rules=rules,
             masters=[master.address for master in masters],
             keys_dir=self.keys_dir,
+            serials=self.serials,
             orders=self.orders,
             feed=self.feed,
             refusals=self.refusals,

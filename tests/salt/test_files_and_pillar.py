@@ -21,6 +21,7 @@ from gateway.salt.above_files import SaltFiles
 from gateway.salt.above_pillar import SaltPillar
 from tests.peers.file_server import Server, server, settled, sha256
 from tests.peers.salt_master import SaltMaster
+from tests.peers.salt_sockets import SerialsInMemory
 from tests.peers.system import whole_system
 from tests.peers.waiting import until
 from upstream.salt.order import SaltOrder
@@ -78,6 +79,7 @@ async def test_files_and_pillar_of_devices_are_those_of_the_master(master: SaltM
         rules=SaltRules(id="lisbon", acceptance_wait_time=0.5),
         masters=[master.address],
         keys_dir=tmp_path / "salt",
+        serials=SerialsInMemory(),
         orders=nothing,
         feed=nothing,
         refusals=metrics,

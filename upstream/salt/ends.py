@@ -10,6 +10,7 @@ from upstream.ports import Refusals
 from upstream.salt.pins import Pins
 from upstream.salt.ports import Feed, Orders
 from upstream.salt.rsa_keys import GatewayKey
+from upstream.salt.serials import SerialGuard
 from upstream.salt.terms import SaltRules
 
 
@@ -20,6 +21,7 @@ class Ends:
     rules: SaltRules
     key: GatewayKey
     pins: Pins
+    serials: SerialGuard
     orders: Orders
     feed: Feed
     refusals: Refusals

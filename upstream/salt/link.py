@@ -17,7 +17,7 @@ import zmq
 import zmq.asyncio
 
 from device_agent.backoff import Backoff
-from device_agent.errors import Refused
+from device_agent.errors import Refused, StationFailed
 from device_agent.questions import Unanswered
 from upstream.dealer import LinkLost
 from upstream.link_terms import FIRST_WAIT_SECONDS, Spawn
@@ -70,7 +70,7 @@ class Link:
         self._changed = changed
         self._knock = Knock(address, ends)
         self._budget = SignInBudget(ends.clock)
-        self._guard = publishes.SerialGuard()
+        self._lost = 0
         self._session: Session | None = None
         self._connections: Connections | None = None
         self._signing = asyncio.Lock()
@@ -133,7 +133,7 @@ class Link:
             "since": self.since,
             "last_error": self.last_error,
             "next_attempt": self.next_attempt,
-            "lost_publishes": self._guard.lost,
+            "lost_publishes": self._lost,
         }
 
     def _tell(self, state: str) -> None:
@@ -269,6 +269,9 @@ class Link:
             except Refused as refusal:
                 self._ends.refusals.refused(LINK, refusal.reason, self.address, refusal.detail)
                 continue
+            except StationFailed as failed:
+                self._ends.refusals.refused(LINK, "store_failed", self.address, failed.what)
+                continue
             await self._ends.orders.take(order, self.address)
 
     async def _read(self, frames: list[bytes]) -> Any:
@@ -287,7 +290,8 @@ class Link:
                 raise Refused("bad_mac", str(error)) from None
             session = self._current()
             load = publishes.opened(sealed, session.aes)
-        if lost := self._guard.take(load, session.aes):
+        if lost := await self._ends.serials.take(load, session.aes, self.address):
+            self._lost += lost
             log.warning("publishes were lost master=%s count=%d", self.address, lost)
         return read_order(load)
 

@@ -1,4 +1,4 @@
-"""What a Salt master publishes: who said it, what it says, and that it is not said again. Pure.
+"""What a Salt master publishes: who said it, and what it says. Pure.
 
 The key of the box is the same for all minions of a master, so a good MAC says only that one of them made it. Hence the
 master's own signature is looked at first, and nothing without one is opened.
@@ -6,7 +6,7 @@ master's own signature is looked at first, and nothing without one is opened.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from device_agent.errors import Refused
@@ -24,9 +24,6 @@ _MAP_HEADS: Final = tuple(bytes([head]) for head in range(0x80, 0x90))
 
 SUBSCRIPTIONS: Final = (*TOPICS, *_MAP_HEADS)
 """By what a message begins with: a topic, or, from a master that names none, a short map."""
-
-LARGEST_GAP: Final = 1_000_000
-"""A serial that jumps farther counts as this many lost."""
 
 
 def signed_box(frames: Sequence[bytes], master: MasterKey) -> bytes:
@@ -53,27 +50,3 @@ def opened(sealed: bytes, aes: Box) -> dict[str, Any]:
     if not isinstance(load, dict):
         raise Refused("malformed", "a publish that is no map")
     return load
-
-
-class SerialGuard:
-    """Takes each publish under one key once, and counts those that never came."""
-
-    def __init__(self) -> None:
-        self.lost = 0
-        """Publishes that were sent under keys that we had, and did not come."""
-        self._key = ""
-        self._last: int | None = None
-
-    def take(self, load: Mapping[str, Any], aes: Box) -> int:
-        """How many were lost just before this one. Raises ``Refused``: ``malformed``, ``replayed``."""
-        serial = load.get("serial")
-        if not isinstance(serial, int) or isinstance(serial, bool):
-            raise Refused("malformed", "a publish without a serial")
-        if aes.key != self._key:
-            self._key, self._last = aes.key, None
-        if self._last is not None and serial <= self._last:
-            raise Refused("replayed", f"serial {serial} after {self._last}")
-        gap = 0 if self._last is None else min(LARGEST_GAP, serial - self._last - 1)
-        self._last = serial
-        self.lost += gap
-        return gap

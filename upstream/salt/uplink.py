@@ -28,6 +28,7 @@ from upstream.salt.link import Link
 from upstream.salt.pins import Pins
 from upstream.salt.ports import Asked, Feed, Orders
 from upstream.salt.rsa_keys import load_or_make
+from upstream.salt.serials import KeptSerials, SerialGuard
 from upstream.salt.terms import SaltRules
 
 log = logging.getLogger(__name__)
@@ -50,6 +51,7 @@ class SaltUplink(Part):
         rules: SaltRules,
         masters: Sequence[str],
         keys_dir: Path,
+        serials: KeptSerials,
         orders: Orders,
         feed: Feed,
         refusals: Refusals,
@@ -61,6 +63,7 @@ class SaltUplink(Part):
             rules=rules,
             key=load_or_make(keys_dir / KEY_FILE, rules.keysize),
             pins=Pins(keys_dir / PINS_FOLDER, rules.master_port),
+            serials=SerialGuard(serials),
             orders=orders,
             feed=feed,
             refusals=refusals,

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import pytest
 import zmq.asyncio
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.peers.clock import HandClock
 from tests.peers.refusals import reason
 from tests.peers.salt_double import SaltDouble, new_box
-from upstream.salt.publishes import LARGEST_GAP, SUBSCRIPTIONS, SerialGuard, opened, signed_box
+from upstream.salt.publishes import SUBSCRIPTIONS, opened, signed_box
 from upstream.salt.rsa_keys import MasterKey
 from upstream.salt.sign_in_budget import AT_ONCE, ONE_PER_SECONDS, SignInBudget
 from upstream.salt.subscription import Subscription
@@ -56,27 +54,6 @@ async def test_nobody_without_the_key_makes_a_reader_work_or_keep_much() -> None
         finally:
             subscription.close()
             subscription._monitor.close(linger=0)
-
-
-@given(st.lists(st.integers(0, 50), max_size=40))
-def test_a_serial_is_taken_once_and_every_gap_is_counted(serials: list[int]) -> None:
-    guard, taken = SerialGuard(), list[int]()
-    for serial in serials:
-        if taken and serial <= taken[-1]:
-            assert reason(guard.take, {"serial": serial}, BOX) == "replayed"
-        else:
-            guard.take({"serial": serial}, BOX)
-            taken.append(serial)
-    assert guard.lost == (taken[-1] - taken[0] + 1 - len(taken) if taken else 0)
-
-
-def test_serials_begin_anew_under_a_new_key() -> None:
-    guard = SerialGuard()
-    guard.take({"serial": 9}, BOX)
-    assert guard.take({"serial": 1}, OTHER) == 0
-    assert guard.take({"serial": 10**18}, OTHER) == LARGEST_GAP
-    for serial in (None, "2", True, 2.0):
-        assert reason(guard.take, {"serial": serial}, OTHER) == "malformed"
 
 
 def test_sign_ins_are_few_and_come_back_with_time() -> None:
