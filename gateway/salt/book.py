@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from device_agent.protocol.messages import decode_stored, encode_value
+from gateway.salt.kept import KeptOrders
 from gateway.store.reader import Reader
 from gateway.store.writer import Statement, Writer
 from upstream.salt.order import SaltOrder
@@ -56,24 +57,22 @@ class Ordered:
 class SaltBook:
     """Reads and writes the table ``salt_jobs``."""
 
-    def __init__(self, writer: Writer, reader: Reader) -> None:
+    def __init__(self, writer: Writer, reader: Reader, kept: KeptOrders | None = None) -> None:
         self._writer = writer
         self._reader = reader
+        self.kept = kept or KeptOrders(writer, reader)
 
-    @staticmethod
-    def adding(order: SaltOrder, fun: str, master: str, ids: Sequence[str], now: float, told_as: str = "") -> Statement:
-        """The statement that keeps an order; it fails where the jid is kept already."""
-        row = (
-            order.jid,
-            master,
-            order.master_id,
-            fun,
-            encode_value(defines(order.load)),
-            encode_value(list(ids)),
-            now,
-            told_as,
-        )
-        return (_ADD, [row])
+    def adding(
+        self, order: SaltOrder, fun: str, master: str, ids: Sequence[str], now: float, told_as: str = ""
+    ) -> list[Statement]:
+        """The statements that keep an order; they fail where the jid is kept already."""
+        load, names = encode_value(defines(order.load)), encode_value(list(ids))
+        row = (order.jid, master, order.master_id, fun, load, names, now, told_as)
+        return [(_ADD, [row]), self.kept.adding(order.jid, told_as, master, len(load) + len(names), len(ids), now)]
+
+    async def room(self, order: SaltOrder, master: str, ids: Sequence[str], now: float) -> bool:
+        """Whether an order can be kept. Raises ``StationFailed``."""
+        return await self.kept.room(master, len(encode_value(defines(order.load))) + len(encode_value(list(ids))), now)
 
     async def known(self, jid: str) -> set[str] | None:
         """The devices that were ordered anything under this jid; None for a new one. Raises ``StoreUnreadable``."""
@@ -105,14 +104,8 @@ class SaltBook:
 
     async def prune(self, now: float) -> None:
         """Forget what is old enough. Raises ``StoreFailed``."""
-        await self._writer.commit(
-            [
-                (
-                    _PRUNE,
-                    [(now - KEPT_SECONDS - AHEAD_SECONDS,)],
-                )
-            ]
-        )
+        await self._writer.commit([(_PRUNE, [(now - KEPT_SECONDS - AHEAD_SECONDS,)]), self.kept.pruned()])
+        self.kept.forget_counts()
 
 
 def defines(load: Mapping[str, Any]) -> dict[str, Any]:

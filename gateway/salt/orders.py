@@ -134,6 +134,8 @@ class SaltOrders:
             self._metrics.add("salt_orders_for_others")
             return
         told, known = order.jid, await self._book.known(order.jid)
+        if known is None and await self._book.kept.gave_way(order.jid, master):
+            raise Refused("let_go", f"job {order.jid}: nobody here could tell it from a repeat, so much came since")
         if known is not None:
             meant = await self._part(order, meant, known)
             if not meant:
@@ -153,12 +155,11 @@ class SaltOrders:
             if found is not None:
                 self._answer_now(order, master, found)
                 return
-        if known is None and await self._acceptance.taken(order.jid):
-            # Neither kept nor spooled: the answers of the job that has it would be taken for this one's.
+        if why := await self._not_kept(order, master, meant, known):
             self._metrics.add("salt_orders_refused")
-            why = f"refused: a job of this gateway has the jid {order.jid}; order it again"
-            refused = DeviceAnswer(why, NOT_RUN_RETCODE, success=False)
-            self._answer_now(order, master, {device.id: refused for device in meant})
+            refused = DeviceAnswer(f"refused: {why}", NOT_RUN_RETCODE, success=False)
+            answers = {device.id: refused for device in meant}
+            self._answer_now(msgspec.structs.replace(order, jid=told), master, answers)
             return
         # Before it is taken: devices may answer at once, and the master must know then whom it waits for.
         self._telling.announce(master, told, sorted({device.id for device in meant}))
@@ -169,6 +170,16 @@ class SaltOrders:
             refusal = await self._ordered(order, told, master, tgt, kind, who, meant, kept_from)
         if refusal:
             await self._refuse(order, told, master, who, meant, refusal)
+
+    async def _not_kept(self, order: SaltOrder, master: str, meant: Sequence[Device], known: set[str] | None) -> str:
+        """Why an order can be neither kept nor spooled; empty when it can."""
+        if known is None and await self._acceptance.taken(order.jid):
+            # The answers of the job that has it would be taken for this one's.
+            return f"a job of this gateway has the jid {order.jid}; order it again"
+        if not await self._book.room(order, master, sorted({device.id for device in meant}), self._clock.wall()):
+            self._metrics.refused(LINK, "orders_full", master, f"job {order.jid}: too much of what it ordered waits")
+            return "too many orders of this master wait for their answers, or for the master to take them; try later"
+        return ""
 
     async def _part(self, order: SaltOrder, meant: Sequence[Device], known: set[str]) -> list[Device]:
         """Whom a jid that is known was not for yet: all parts of a batch of 3008 have one. Nobody for another job."""
@@ -216,7 +227,7 @@ class SaltOrders:
                 ret=order.ret,
             )
             ordered = Ordered(ORIGIN, order.jid, kept_from)
-            await self._acceptance.submit(request, who, ordered=ordered, beside=lambda _: [kept])
+            await self._acceptance.submit(request, who, ordered=ordered, beside=lambda _: kept)
         except (PolicyRefused, UsageInvalid) as error:
             return _words(error)
         self._metrics.add("salt_orders_taken")
@@ -262,7 +273,7 @@ class SaltOrders:
             for device in ids
         ]
         kept = self._book.adding(order, fun, master, ids, now, _unless(told, order.jid))
-        await self._writer.commit([kept, *self._audit.statements([deed]), *self._spool.adding(records)])
+        await self._writer.commit([*kept, *self._audit.statements([deed]), *self._spool.adding(records)])
         self._spool.added()
 
     def _answer_now(self, order: SaltOrder, master: str, answers: Mapping[str, DeviceAnswer]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, ClassVar, Final
@@ -207,7 +208,8 @@ class SaltSender(Part):
             told = await self._told({record.jid for record in chunk.records}, master)
             await line.above.returns(entries(chunk.records, told))
             self._metrics.add("salt_answers_sent", len(chunk.records))
-        await self._spool.confirm_items("returns", chunk.sequences, master)
+        answers = Counter(record.jid for record in chunk.records)
+        await self._spool.confirm_items("returns", chunk.sequences, master, [self._book.kept.told(answers)])
         chunk.settled = True
 
     async def _fill(self, chunk: Chunk, line: Line, master: str) -> None:

@@ -183,9 +183,14 @@ class Spool(Part):
         """A master has everything of a stream up to here on disk: let it go."""
         await self._let_go(stream, ledger.delivered(stream, sequence, master))
 
-    async def confirm_items(self, stream: Stream, sequences: Sequence[int], master: str) -> None:
-        """A master has these items of a stream, and perhaps not those between them: let them go."""
-        await self._let_go(stream, ledger.delivered_items(stream, sequences, master))
+    async def confirm_items(
+        self, stream: Stream, sequences: Sequence[int], master: str, beside: Sequence[Statement] = ()
+    ) -> None:
+        """A master has these items of a stream, and perhaps not those between them: let them go.
+
+        What stands ``beside`` is in the same commit.
+        """
+        await self._let_go(stream, [*ledger.delivered_items(stream, sequences, master), *beside])
 
     async def waiting(self, stream: Stream, sequences: Sequence[int]) -> set[int]:
         """Which of these items of a stream nobody has confirmed yet."""

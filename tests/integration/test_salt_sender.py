@@ -49,7 +49,7 @@ class Gate:
         """A job that a master ordered."""
         jid = str(FIRST_JID + number)
         order = published(jid, "test.echo", ["hello"], master_id=f"id of {master}")
-        await self.rooms.writer.commit([self.book.adding(order, "test.echo", master, ["cam-1"], self.clock.wall())])
+        await self.rooms.writer.commit(self.book.adding(order, "test.echo", master, ["cam-1"], self.clock.wall()))
         return jid
 
     async def answered(self, jid: str, *devices: str) -> None:

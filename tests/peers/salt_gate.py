@@ -14,6 +14,7 @@ from gateway.jobs.open_jobs import OpenJob, Waiting
 from gateway.rooms import Rooms
 from gateway.salt.asked import JobTable
 from gateway.salt.book import SaltBook
+from gateway.salt.kept import KeptOrders
 from gateway.salt.orders import SaltOrders
 from tests.peers.clock import HandClock
 from tests.peers.database import FIRST_JID, opened_rooms
@@ -45,9 +46,9 @@ class Told:
 class Gate:
     """A gateway below a Salt master, without the link."""
 
-    def __init__(self, rooms: Rooms, clock: HandClock) -> None:
+    def __init__(self, rooms: Rooms, clock: HandClock, kept: KeptOrders | None = None) -> None:
         self.rooms, self.told = rooms, Told()
-        self.book = SaltBook(rooms.writer, rooms.reader)
+        self.book = SaltBook(rooms.writer, rooms.reader, kept)
         table = JobTable(
             site="lisbon",
             open_jobs=rooms.open_jobs,
@@ -98,9 +99,10 @@ class Gate:
 
 
 @asynccontextmanager
-async def opened(folder: Path, clock: HandClock, *granted: str) -> AsyncIterator[Gate]:
+async def opened(folder: Path, clock: HandClock, *granted: str, **most: int) -> AsyncIterator[Gate]:
+    """``most``: how much of what a master ordered is kept, as ``KeptOrders`` has it."""
     if not (folder / "root-lists").exists():
         policy = SitePolicy(org={"salt": granted} if granted else {})
         RehearsedFleet(folder / "fleet", clock).certify(folder, "lisbon", policy)
     async with opened_rooms(folder, clock=clock, masters=True) as rooms:
-        yield Gate(rooms, clock)
+        yield Gate(rooms, clock, KeptOrders(rooms.writer, rooms.reader, **most))
