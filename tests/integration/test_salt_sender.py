@@ -153,12 +153,13 @@ async def test_only_nil_is_a_masters_word_that_it_has_something(gate: Gate, repl
     jid = await gate.ordered(1, ONE)
     await gate.answered(jid, "cam-1")
     rules = SaltRules(id="lisbon")
-    failing = Above(rules, ChannelDouble({"_minion_event": reply}))
+    channel = ChannelDouble({"_minion_event": reply})
+    failing = Above(rules, channel, channel)
     for told in (failing.announce(jid, ["cam-1"]), failing.events([]), failing.started()):
         with pytest.raises(Unanswered, match="does not confirm"):
             await told
     with pytest.raises(Unanswered, match="does not confirm"):
-        await gate.sender.run(Above(rules, ChannelDouble({"_syndic_return": reply})), ONE)
+        await gate.sender.run(Above(rules, ChannelDouble({"_syndic_return": reply}), ChannelDouble({})), ONE)
     assert not await gate.emptied(), "the answers stay"
     assert gate.rooms.metrics.counters["salt_unconfirmed"] == 1
     one = SaltAboveDouble()

@@ -18,7 +18,9 @@ from tests.peers.salt_sockets import PlayedMaster, ids_of, jid, ping
 from tests.peers.salt_uplink_bed import RULES, SaltBed
 from tests.peers.waiting import until
 from upstream.salt import wire
+from upstream.salt.channel import CONNECTIONS
 from upstream.salt.ports import DeviceAnswer, ReturnsOfJob, SaltAbove
+from upstream.salt.probe import PROBES
 
 
 @pytest.fixture
@@ -305,6 +307,29 @@ async def test_a_master_that_falls_silent_is_lost_and_found_again(bed: SaltBed, 
         silent.clear()
         await until(lambda: bed.feed.active_ones, what="the master found again")
         assert bed.feed.runs[master.address] >= 2
+
+
+async def test_a_master_that_is_slow_to_store_answers_is_not_lost_and_can_be_told_of_more(
+    bed: SaltBed, master: PlayedMaster
+) -> None:
+    async with bed.uplink(master, rules=replace(RULES, master_alive_interval=0.05)):
+        await bed.connected(master)
+        above = bed.feed.above[master.address]
+        stored = master.slow["_syndic_return"] = asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            for number in range(CONNECTIONS + 1):
+                entry = ReturnsOfJob(jid(number), "test.ping", {"cam-1": DeviceAnswer(True)})
+                group.create_task(above.returns([entry]))
+            await until(lambda: master.asked["_syndic_return"] == CONNECTIONS)
+            probed, announced = master.asked["_file_envs"], master.asked["_minion_event"]
+            await above.announce(jid(7), ["cam-1"])
+            await until(lambda: master.asked["_file_envs"] > probed + PROBES, what="probes that are answered meanwhile")
+            master.double.aes = new_box()
+            await master.publish(ping(8))
+            await until(lambda: bed.orders.taken, what="an order under a new key")
+            stored.set()
+        assert bed.up.status()["state"] == "connected"
+    assert (master.asked["_minion_event"], bed.feed.runs[master.address]) == (announced + 1, 1)
 
 
 async def test_two_masters_are_both_heard_and_one_is_active(bed: SaltBed, master: PlayedMaster) -> None:

@@ -29,6 +29,8 @@ class PlayedMaster(Part):
         self.double = SaltDouble(name)
         self.asked: Counter[str] = Counter()
         """What was asked, by command."""
+        self.last = ""
+        """The command of the last one."""
         self.loads: list[dict[str, Any]] = []
         """What was asked encrypted, whole."""
         self.standing: object = None
@@ -36,6 +38,8 @@ class PlayedMaster(Part):
         self.answer: Callable[[dict[str, Any]], Any] = lambda load: None
         self.bend_reply: Callable[[bytes], bytes | None] = lambda reply: reply
         """Changes what goes out; None: it stays silent."""
+        self.slow: dict[str, asyncio.Event] = {}
+        """Commands that it answers only when this is set."""
 
     async def open(self) -> None:
         self._context = zmq.asyncio.Context()
@@ -70,11 +74,19 @@ class PlayedMaster(Part):
         while True:
             identity, *_, request = await self._router.recv_multipart()
             reply = self.bend_reply(self._reply(request))
-            if reply is not None:
+            later = self.slow.get(self.last)
+            if reply is not None and later is not None:
+                self.spawn(self._send_later(later, identity, reply), "later")
+            elif reply is not None:
                 await self._router.send_multipart([identity, b"", reply])
+
+    async def _send_later(self, later: asyncio.Event, identity: bytes, reply: bytes) -> None:
+        await later.wait()
+        await self._router.send_multipart([identity, b"", reply])
 
     def _reply(self, request: bytes) -> bytes:
         outer = wire.unpack(request)
+        self.last = "_auth"
         if outer[b"enc"] == b"clear":
             self.asked["_auth"] += 1
             if self.standing is not None:
@@ -85,7 +97,8 @@ class PlayedMaster(Part):
         except Refused:
             self.asked["bad load"] += 1
             return wire.pack("bad load")
-        self.asked[load["cmd"]] += 1
+        self.last = load["cmd"]
+        self.asked[self.last] += 1
         self.loads.append(load)
         return wire.pack(self.double.session.seal(wire.pack(self.answer(load)), load["nonce"]))
 

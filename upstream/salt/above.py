@@ -28,11 +28,12 @@ def confirmed(cmd: str, reply: Any) -> None:
 
 
 class Above:
-    """Implements ``SaltAbove``."""
+    """Implements ``SaltAbove``. ``aside`` is for what must not wait until a chunk of answers is stored."""
 
-    def __init__(self, rules: SaltRules, channel: Channel) -> None:
+    def __init__(self, rules: SaltRules, channel: Channel, aside: Channel) -> None:
         self._rules = rules
         self._channel = channel
+        self._aside = aside
 
     async def announce(self, jid: str, ids: Sequence[str]) -> None:
         """The tag is the bare jid: another one is dropped by 3006 and 3007, or leaves ``salt`` waiting."""
@@ -40,7 +41,7 @@ class Above:
             "pretag": f"syndic/{self._rules.id}",
             "events": [{"tag": jid, "data": {"jid": jid, "minions": list(ids)}}],
         }
-        await self._tell("_minion_event", fields, ANNOUNCE_SECONDS)
+        confirmed("_minion_event", await self._aside.request("_minion_event", fields, patience=ANNOUNCE_SECONDS))
 
     async def returns(self, entries: Sequence[ReturnsOfJob]) -> None:
         """Nil is the master's word that it has them."""
@@ -57,6 +58,10 @@ class Above:
         """Say that a syndic is here, as one does."""
         fields = {"tag": f"syndic/{self._rules.id}/start", "data": f"Syndic {self._rules.id} is here", "pretag": None}
         await self._tell("_minion_event", fields, ANNOUNCE_SECONDS)
+
+    async def there(self, patience: float) -> None:
+        """Ask something small, whose answer says nothing but that the master is there."""
+        await self._aside.request("_file_envs", {}, patience=patience)
 
     async def request(self, cmd: str, fields: Mapping[str, Any], *, patience: float) -> Any:
         """Ask anything."""

@@ -25,6 +25,9 @@ from upstream.salt.terms import SaltRules
 CONNECTIONS: Final = 3
 """Requests at once. A master with the usual five workers has some left for its other minions."""
 
+ASIDE: Final = 2
+"""As many more, for what is short and must not wait: a probe, a new sign-in, an announcement."""
+
 WIRE_CEILING_BYTES: Final = 4 * wire.MOST_BYTES
 """Over this libzmq drops the line; between the two we refuse and count."""
 
@@ -58,11 +61,11 @@ def dialled(
 class Connections:
     """Asks, with so many questions at once, each on a connection of its own that is used again."""
 
-    def __init__(self, context: zmq.asyncio.Context, endpoint: str) -> None:
+    def __init__(self, context: zmq.asyncio.Context, endpoint: str, at_once: int = CONNECTIONS) -> None:
         self._context = context
         self._endpoint = endpoint
         self._idle: list[zmq.asyncio.Socket] = []
-        self._turns = asyncio.Semaphore(CONNECTIONS)
+        self._turns = asyncio.Semaphore(at_once)
 
     async def ask(self, request: bytes, patience: float) -> bytes:
         """The bytes of the answer. Raises ``Unanswered`` after ``patience`` seconds, waiting for a turn included."""
@@ -108,14 +111,19 @@ class Channel:
         session: Callable[[], Session],
         renew: Callable[[Session], Awaitable[None]],
         clock: Clock,
+        heard: Callable[[], None],
     ) -> None:
-        """``renew`` signs in again unless that session is not the current one any more; it raises when it may not."""
+        """``renew`` signs in again unless that session is not the current one any more; it raises when it may not.
+
+        ``heard`` is called at each answer that the master has made.
+        """
         self._rules = rules
         self._key = key
         self._connections = connections
         self._session = session
         self._renew = renew
         self._clock = clock
+        self._heard = heard
 
     async def request(self, cmd: str, fields: Mapping[str, Any], *, patience: float) -> Any:
         """What the master answers, as text where it is text.
@@ -174,7 +182,9 @@ class Channel:
             "sig_algo": rules.signing_algorithm,
             "load": session.box.seal(wire.pack(load)),
         }
-        return opened(await self._connections.ask(wire.pack(request), patience), session, nonce)
+        answer = opened(await self._connections.ask(wire.pack(request), patience), session, nonce)
+        self._heard()
+        return answer
 
     def _pillar_opened(self, reply: bytes, session: Session, nonce: str) -> bytes:
         value = wire.envelope(reply)

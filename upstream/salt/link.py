@@ -23,10 +23,11 @@ from upstream.dealer import LinkLost
 from upstream.link_terms import FIRST_WAIT_SECONDS, Spawn
 from upstream.salt import publishes
 from upstream.salt.above import Above
-from upstream.salt.channel import Channel, Connections
+from upstream.salt.channel import ASIDE, Channel, Connections
 from upstream.salt.ends import LINK, Ends
 from upstream.salt.knock import Knock, NotLetIn
 from upstream.salt.order import read_order
+from upstream.salt.probe import Probe
 from upstream.salt.sign_in import Session
 from upstream.salt.sign_in_budget import SignInBudget
 from upstream.salt.subscription import Subscription
@@ -40,13 +41,6 @@ REFUSED_WAITS: Final = 6
 
 RENEWALS: Final = 3
 """How often a sign-in in the middle of a session is tried before what waits for it is given up."""
-
-PROBE_SECONDS: Final = 5.0
-PROBES: Final = 2
-"""A master that does not answer so many probes is lost: the line may be half dead, or the master."""
-
-UNHEARD_SECONDS: Final = 60.0
-"""How long the line for publishes may be down while requests are answered."""
 
 FEED_CEILING_SECONDS: Final = 30.0
 
@@ -72,12 +66,12 @@ class Link:
         self._budget = SignInBudget(ends.clock)
         self._lost = 0
         self._session: Session | None = None
-        self._connections: Connections | None = None
+        self._aside: Connections | None = None
+        """For what must not wait until a chunk of answers is stored."""
         self._signing = asyncio.Lock()
-        self._left, self._hung_up, self._look = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._left, self._hung_up = asyncio.Event(), asyncio.Event()
         self._why = ""
         self._told = ("", "")
-        self._heard = ends.clock.monotonic()
 
     async def run(self, context: zmq.asyncio.Context) -> None:
         """Connect, and connect again, until it is left."""
@@ -169,15 +163,20 @@ class Link:
             async with contextlib.AsyncExitStack() as closing, asyncio.TaskGroup() as life:
                 life.create_task(self._watch_hang_up(), name="uplink/hang-up")
                 host, port = self._endpoint()
-                self._connections = Connections(context, f"tcp://{host}:{port}")
-                closing.callback(self._connections.close)
+                connections = Connections(context, f"tcp://{host}:{port}")
+                closing.callback(connections.close)
+                self._aside = Connections(context, f"tcp://{host}:{port}", ASIDE)
+                closing.callback(self._aside.close)
                 self._set_state("connecting")
-                self._session = await self._first_sign_in(self._connections)
+                self._session = await self._first_sign_in(self._aside)
                 published = Subscription(context, f"tcp://{host}:{self._session.publish_port}")
                 closing.callback(published.close)
-                life.create_task(published.watch(self._look.set), name="uplink/monitor")
+                probe = Probe(published, self._refused, self._ends.clock)
+                channel, aside = (self._channel(each, probe.heard) for each in (connections, self._aside))
+                above = Above(self._ends.rules, channel, aside)
+                life.create_task(published.watch(probe.look), name="uplink/monitor")
                 await published.heard()
-                await self._begin(life, published, self._connections)
+                await self._begin(life, published, above, probe)
         except* LinkLost as lost:
             error = lost.exceptions[0]
             self.last_error = str(error)
@@ -185,22 +184,25 @@ class Link:
         finally:
             self.up, self.above = False, None
 
-    async def _begin(self, life: asyncio.TaskGroup, published: Subscription, connections: Connections) -> None:
+    def _channel(self, connections: Connections, heard: Callable[[], None]) -> Channel:
         ends = self._ends
-        channel = Channel(
+        return Channel(
             rules=ends.rules,
             key=ends.key,
             connections=connections,
             session=self._current,
             renew=self._renew_in_time,
             clock=ends.clock,
+            heard=heard,
         )
-        self.above = Above(ends.rules, channel)
+
+    async def _begin(self, life: asyncio.TaskGroup, published: Subscription, above: Above, probe: Probe) -> None:
+        self.above = above
         with contextlib.suppress(Refused, Unanswered):
-            await self.above.started()
+            await above.started()
         life.create_task(self._hear(published), name="uplink/publishes")
-        life.create_task(self._probe(self.above, published), name="uplink/probe")
-        life.create_task(self._feed(self.above), name="uplink/feed")
+        life.create_task(probe.run(above.there, self._ends.probe_every), name="uplink/probe")
+        life.create_task(self._feed(above, probe), name="uplink/feed")
         self.last_error, self._told = "", ("", "")
         self.up = True
         self._set_state("connected")
@@ -254,20 +256,19 @@ class Link:
 
     async def _knocked_again(self) -> Session:
         """A master that has just started may be slow, and the order that waits for this is told only once."""
-        assert self._connections is not None
+        assert self._aside is not None
         for _ in range(RENEWALS - 1):
             with contextlib.suppress(Unanswered):
-                return await self._knock.once(self._connections)
-        return await self._knock.once(self._connections)
+                return await self._knock.once(self._aside)
+        return await self._knock.once(self._aside)
 
     async def _hear(self, published: Subscription) -> None:
         while True:
             frames = await published.next()
-            self._heard = self._ends.clock.monotonic()
             try:
                 order = await self._read(frames)
             except Refused as refusal:
-                self._ends.refusals.refused(LINK, refusal.reason, self.address, refusal.detail)
+                self._refused(refusal)
                 continue
             except StationFailed as failed:
                 self._ends.refusals.refused(LINK, "store_failed", self.address, failed.what)
@@ -295,7 +296,7 @@ class Link:
             log.warning("publishes were lost master=%s count=%d", self.address, lost)
         return read_order(load)
 
-    async def _feed(self, above: Above) -> None:
+    async def _feed(self, above: Above, probe: Probe) -> None:
         """Run whoever has something to tell; an answer that did not come is no end of the link: the probe decides."""
         waits = Backoff(FIRST_WAIT_SECONDS, FEED_CEILING_SECONDS, floor=FIRST_WAIT_SECONDS)
         while True:
@@ -303,45 +304,16 @@ class Link:
             try:
                 await self._ends.feed.run(above, self.address)
             except Refused as refusal:
-                self._ends.refusals.refused(LINK, refusal.reason, self.address, refusal.detail)
+                self._refused(refusal)
             except Unanswered as error:
                 log.info("not answered master=%s: %s", self.address, error)
-                self._look.set()
+                probe.look()
             if self._ends.clock.monotonic() - began > FEED_CEILING_SECONDS:
                 waits.reset()
             await asyncio.sleep(waits.next())
 
-    async def _probe(self, above: Above, published: Subscription) -> None:
-        """Ask the master something small now and then: a half-dead line shows by nothing else."""
-        ends = self._ends
-        unheard: float | None = None
-        while True:
-            self._look.clear()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(ends.probe_every):
-                    await self._look.wait()
-            await self._answers(above)
-            now = ends.clock.monotonic()
-            if published.connected:
-                unheard = None
-            elif unheard is None:
-                unheard = now
-            elif now - unheard > UNHEARD_SECONDS:
-                raise LinkLost(f"nothing published could be heard for {UNHEARD_SECONDS:.0f} s")
-
-    async def _answers(self, above: Above) -> None:
-        why = ""
-        for _ in range(PROBES):
-            try:
-                await above.request("_file_envs", {}, patience=PROBE_SECONDS)
-            except Unanswered as error:
-                why = str(error)
-            except Refused as refusal:
-                self._ends.refusals.refused(LINK, refusal.reason, self.address, refusal.detail)
-                why = str(refusal)
-            else:
-                return
-        raise LinkLost(f"the master does not answer: {why}")
+    def _refused(self, refusal: Refused) -> None:
+        self._ends.refusals.refused(LINK, refusal.reason, self.address, refusal.detail)
 
     def _set_state(self, state: str) -> None:
         if state != self.state:
