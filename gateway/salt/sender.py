@@ -26,6 +26,7 @@ from gateway.salt.book import Ordered, SaltBook
 from gateway.salt.cursor import Cursor
 from gateway.salt.line import CHUNK, CHUNK_BYTES, Chunk, Line
 from gateway.salt.remembered import Remembered
+from gateway.salt.scheduled import scheduled
 from gateway.spool.queue import Spool
 from gateway.store.reader import Reader
 from upstream.frames import Stream
@@ -315,15 +316,20 @@ class SaltSender(Part):
 
     async def _post_some(self, line: Line, master: str, stream: Stream) -> None:
         rows = (await self._spool.read(stream, 0, CHUNK_BYTES))[:CHUNK]
-        events = []
+        events, runs = [], []
         for sequence, body in rows:
             item = self._read(body)
-            if item is not None:
-                mark = f"{self._spool.epoch}/{stream}/{sequence}"
+            mark = f"{self._spool.epoch}/{stream}/{sequence}"
+            if (run := scheduled(item, mark)) is not None:
+                runs.append(run)
+            elif item is not None:
                 events += event(item, mark=mark, gateway=self._gateway, twice=self._syndic_tags)
         if events:
             await line.above.events(events)
             self._metrics.add("salt_events_sent", len(events))
+        if runs:
+            await line.above.returns(runs)
+            self._metrics.add("salt_answers_sent", len(runs))
         if rows:
             await self._spool.confirm(stream, rows[-1][0], master)
 

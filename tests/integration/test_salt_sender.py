@@ -300,6 +300,48 @@ async def test_open_orders_are_announced_again_at_the_next_connect(gate: Gate) -
     assert gate.rooms.metrics.counters["salt_prompt_dropped"] == 1
 
 
+async def test_a_scheduled_run_of_a_device_is_a_return_with_its_job_and_nothing_else_is(gate: Gate) -> None:
+    run = {
+        "cmd": "_return",
+        "id": "cam-1",
+        "jid": str(FIRST_JID),
+        "fun": "test.echo",
+        "fun_args": ["hello"],
+        "schedule": "beat",
+        "return": "hello",
+        "retcode": 0,
+        "success": True,
+        "outcome": "ok",
+        "due": "2026-11-21T03:15:00",
+        "device_jid": "20261121031500000009",
+    }
+    refused = {**run, "jid": str(FIRST_JID + 1), "return": None, "outcome": "timed_out", "retcode": 1, "why": "an hour"}
+    tag = f"salt/job/{FIRST_JID}/ret/cam-1"
+    for name, data in (
+        (tag, run),
+        (tag.replace(str(FIRST_JID), str(FIRST_JID + 1)), refused),
+        (tag, {**run, "id": "cam-2"}),
+        (tag, {**run, "outcome": "odd"}),
+        (tag, {key: value for key, value in run.items() if key != "schedule"}),
+        ("site/beat", run),
+    ):
+        event = Event(tag=name, data=data, stamp=1.0, site="lisbon")
+        await gate.rooms.writer.commit(gate.rooms.spool.adding([event]))
+    one = SaltAboveDouble()
+    async with one.linked(gate.sender, ONE):
+        gate.sender.active(ONE, True)
+        gate.rooms.spool.added()
+        await until(gate.emptied)
+    good, late = one.told
+    answer = good.answers["cam-1"]
+    assert (good.jid, good.fun, answer.value, answer.success) == (str(FIRST_JID), "test.echo", "hello", True)
+    assert (good.load["arg"], good.load["tgt"], good.load["user"]) == (["hello"], ["cam-1"], "schedule")
+    assert (answer.more["schedule"], answer.more["due"]) == ("beat", run["due"])
+    assert answer.more["outstation"]["event"]
+    assert "an hour" in late.answers["cam-1"].value
+    assert [tag for tag, _ in one.posted] == [*["outstation/lisbon/" + tag] * 3, "site/beat"]
+
+
 async def test_events_and_the_audit_go_to_the_active_master_under_tags_that_it_takes(gate: Gate) -> None:
     for tag in ("site/door/open", "salt/key", "salt/job/20261121031500000001/ret/cam-1", "telemetry/cam-1"):
         event = Event(tag=tag, data={"tag": tag}, stamp=1.0, site="lisbon")

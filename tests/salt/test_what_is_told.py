@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from device_agent.trust.policy import SitePolicy
+from tests.peers.salt_bus import listening
 from tests.peers.salt_master import SaltMaster
 from tests.peers.system import System
 
@@ -32,6 +33,21 @@ def test_a_job_of_the_gateway_is_in_the_job_cache_of_the_master(site: System, ma
     site.until(lambda: sorted(master.returned(jid)) == NAMES, "every answer is in the job cache")
     job = master.runner("jobs.print_job", jid)[jid]
     assert (job["Function"], job["Target"]) == ("test.ping", "cam-*")
+
+
+def test_what_a_device_runs_by_its_schedule_is_returned_as_a_minion_returns_it(
+    site: System, master: SaltMaster
+) -> None:
+    schedule = {"beat": {"function": "test.echo", "args": ["here"], "seconds": 5}}
+    with listening(master) as bus:
+        site.add_agent("door", "lisbon", {"schedule": schedule})
+        master.until(lambda: bus.events("salt/job/*/ret/door"), "the first run")
+    told = bus.events("salt/job/*/ret/door")[0][1]
+    site.stop("door")
+    assert (told["schedule"], told["return"], told["success"]) == ("beat", "here", True)
+    assert master.returned(told["jid"]) == {"door": "here"}
+    job = master.runner("jobs.print_job", told["jid"])[told["jid"]]
+    assert (job["Function"], job["Target"], job["User"]) == ("test.echo", ["door"], "schedule")
 
 
 def test_a_device_that_is_not_there_is_said_to_be_so_at_once(site: System, master: SaltMaster) -> None:

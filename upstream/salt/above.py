@@ -91,6 +91,7 @@ class Above:
 
 def _answer(answer: DeviceAnswer) -> dict[str, Any]:
     return {
+        **answer.more,
         "return": answer.value,
         "retcode": answer.retcode,
         "success": answer.success,

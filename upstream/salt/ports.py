@@ -20,6 +20,8 @@ class DeviceAnswer:
     retcode: int = 0
     success: bool = True
     fun_args: Sequence[Any] = ()
+    more: Mapping[str, Any] = field(default_factory=dict)
+    """What else the master's event of it has."""
 
 
 @dataclass(frozen=True)
