@@ -60,7 +60,7 @@ def _key(body: bytes) -> object:
 
 @cache
 def _signing_in() -> SignIn:
-    return SignIn(SaltRules(id="gw-1"), GatewayKey(rsa_key("gateway")), None, NONCE, b"token")
+    return SignIn(SaltRules(id="gw-1"), GatewayKey(rsa_key("gateway")), None, NONCE)
 
 
 def _signed_in(body: bytes) -> object:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import hashlib
 import os
 from collections.abc import Callable, Mapping
@@ -76,10 +75,6 @@ class SaltDouble:
             "sig": x931.make(self.key.private_numbers(), hashlib.sha256(self.aes.key.encode()).hexdigest().encode()),
             "nonce": load["nonce"],
         }
-        if "token" in load:
-            # Another master's token cannot be opened.
-            with contextlib.suppress(ValueError):
-                body["token"] = theirs.encrypt(self.key.decrypt(load["token"], oaep), oaep)
         bend(body)
         return self.signed(body, load["sig_algo"])
 

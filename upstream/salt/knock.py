@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 
 from device_agent.errors import ConfigInvalid, Refused
 from device_agent.questions import Unanswered
@@ -39,7 +38,7 @@ class Knock:
             known = await asyncio.to_thread(ends.pins.known, self._address)
         except ConfigInvalid as error:
             raise NotLetIn("refused", str(error)) from None
-        sign_in = SignIn(ends.rules, ends.key, known, new_nonce(), secrets.token_hex(32).encode("ascii"))
+        sign_in = SignIn(ends.rules, ends.key, known, new_nonce())
         try:
             outcome = sign_in.outcome(await connections.ask(sign_in.request(), ends.rules.auth_timeout))
         except OtherKey as other:

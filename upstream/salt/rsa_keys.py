@@ -85,10 +85,6 @@ class MasterKey:
         """What the master signed. Raises ``Refused`` (``bad_signature``)."""
         return x931.opened(self._key.public_numbers(), signature)
 
-    def encrypt(self, algorithm: str, body: bytes) -> bytes:
-        """For this master alone. ``algorithm`` is one of ours."""
-        return self._key.encrypt(body, _oaep(algorithm))
-
 
 class GatewayKey:
     """The gateway's pair."""

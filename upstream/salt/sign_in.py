@@ -16,9 +16,6 @@ from upstream.salt.terms import SaltRules
 PROTOCOL: Final = 3
 REPLY_BYTES: Final = 64 * 1024
 BODY_VALUES: Final = 64
-_GLUE: Final = "_|-"
-"""Between the key and our token, where the master sends both as one."""
-
 KEY_CHANGED: Final = "master_key_changed"
 """Why a master is refused that has another key than the one that was kept, or than the settings say."""
 
@@ -63,14 +60,17 @@ class OtherKey(Refused):
 
 @dataclass(frozen=True)
 class SignIn:
-    """One sign-in, from what is asked to what came of it. ``nonce`` and ``token`` are made for it and used once."""
+    """One sign-in, from what is asked to what came of it. ``nonce`` is made for it and used once.
+
+    A Salt minion also sends a text for the master to decrypt. That the master has its key is shown by its signature over
+    our nonce as well, and a stock master with ``auth_mode: 2`` fails on whoever sends such a text.
+    """
 
     rules: SaltRules
     key: GatewayKey
     master: MasterKey | None
     """The key that the master must have, if we have met it."""
     nonce: str
-    token: bytes
 
     def request(self) -> bytes:
         """What is sent."""
@@ -82,8 +82,6 @@ class SignIn:
             "enc_algo": self.rules.encryption_algorithm,
             "sig_algo": self.rules.signing_algorithm,
         }
-        if self.master is not None:
-            load["token"] = self.master.encrypt(self.rules.encryption_algorithm, self.token)
         return wire.pack({"enc": "clear", "version": PROTOCOL, "load": load})
 
     def outcome(self, reply: bytes) -> Outcome:
@@ -122,14 +120,13 @@ class SignIn:
         master = self._believed(wire.text(body, "pub_key"))
         self._verify(master, signed, signature)
         self._check_nonce(body)
-        aes, glued = self._opened(body, "aes")
+        aes = self._opened(body, "aes")
         if b"session" not in body:
             raise Refused("old_master", "it gives no key of our own: Salt 3006, 3007 or 3008 of today is needed")
-        session, _ = self._opened(body, "session")
+        session = self._opened(body, "session")
         digest = hashlib.sha256(aes.encode("utf-8")).hexdigest().encode("ascii")
         if not hmac.compare_digest(master.open_x931(wire.binary(body, "sig")), digest):
             raise Refused("bad_signature", "of the key for publishes")
-        self._check_token(body, glued)
         return Session(Box(aes), Box(session), self._port(body), master)
 
     def _believed(self, pem: str) -> MasterKey:
@@ -150,22 +147,9 @@ class SignIn:
         if not isinstance(said, bytes) or not hmac.compare_digest(said, self.nonce.encode("ascii")):
             raise Refused("wrong_nonce", "an answer to another sign-in")
 
-    def _opened(self, body: dict[Any, Any], name: str) -> tuple[str, str]:
-        """A key that is encrypted for us, and what else was glued to it."""
-        opened = self.key.decrypt(self.rules.encryption_algorithm, wire.binary(body, name))
-        key, _, glued = opened.decode("ascii", "replace").partition(_GLUE)
-        return key, glued
-
-    def _check_token(self, body: dict[Any, Any], glued: str) -> None:
-        """The master can open what we encrypted for its key: so it has that key's other half."""
-        if self.master is None:
-            return
-        if b"token" in body:
-            said = self.key.decrypt(self.rules.encryption_algorithm, wire.binary(body, "token"))
-        else:
-            said = glued.encode("utf-8")
-        if not hmac.compare_digest(said, self.token):
-            raise Refused("wrong_token", "the master did not show that it has its key")
+    def _opened(self, body: dict[Any, Any], name: str) -> str:
+        """A key that is encrypted for us."""
+        return self.key.decrypt(self.rules.encryption_algorithm, wire.binary(body, name)).decode("ascii", "replace")
 
     def _port(self, body: dict[Any, Any]) -> int:
         port = self.rules.publish_port or body.get(b"publish_port")

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 
 from device_agent.errors import ConfigInvalid
 from tests.peers.refusals import reason
-from tests.peers.salt_double import SaltDouble, public_pem, rsa_key
+from tests.peers.salt_double import HASHES, SaltDouble, public_pem, rsa_key
 from upstream.salt.pins import Pins
 from upstream.salt.rsa_keys import GatewayKey, MasterKey, fingerprint, has_fingerprint, load_or_make, whole_fingerprint
 
@@ -62,8 +62,10 @@ def test_signatures_by_name(name: str, why: str) -> None:
 
 @pytest.mark.parametrize("name", ["OAEP-SHA224", "OAEP-SHA1"])
 def test_encryption_by_name(name: str) -> None:
-    key = GatewayKey(rsa_key("gateway"))
-    sealed = MasterKey(key.pem).encrypt(name, b"body")
+    pair = rsa_key("gateway")
+    key, digest = GatewayKey(pair), HASHES[name.rpartition("-")[2]]()
+    oaep = padding.OAEP(mgf=padding.MGF1(digest), algorithm=digest, label=None)
+    sealed = pair.public_key().encrypt(b"body", oaep)
     assert key.decrypt(name, sealed) == b"body"
     assert reason(key.decrypt, {"OAEP-SHA1": "OAEP-SHA224"}.get(name, "OAEP-SHA1"), sealed) == "not_for_us"
     assert reason(key.decrypt, name, b"short") == "not_for_us"
