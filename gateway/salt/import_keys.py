@@ -31,6 +31,7 @@ SAME: Final[dict[str, str]] = {
 UPSTREAM: Final = (
     "acceptance_wait_time",
     "acceptance_wait_time_max",
+    "always_verify_signature",
     "auth_timeout",
     "auth_tries",
     "encryption_algorithm",
@@ -39,9 +40,11 @@ UPSTREAM: Final = (
     "master_failback",
     "master_failback_interval",
     "master_finger",
+    "master_sign_key_name",
     "random_reauth_delay",
     "request_channel_timeout",
     "signing_algorithm",
+    "verify_master_pubkey_sign",
 )
 """Keys that keep their name in the section ``upstream``."""
 
@@ -68,7 +71,7 @@ NO_MEANING: Final[dict[str, str]] = {
     "no minion connects to a gateway: its devices come over MQTT and SSH (docs/enrollment.md)": """
         allow_minion_key_revoke auth_events cluster_* con_cache detect_remote_minions discovery
         drop_messages_signature_fail dummy_pub enable_ssh_minions interface ipv6 key_pass
-        master_pubkey_signature master_sign_key_name master_sign_pubkey master_use_pubkey_signature
+        master_pubkey_signature master_sign_pubkey master_use_pubkey_signature
         max_minions minimum_auth_version minion_data_cache* ping_on_rotate preserve_minion_cache publish_port
         publish_session publish_signing_algorithm remote_minions_port request_server_*
         require_minion_sign_messages ret_port rotate_aes_key sign_pub_messages signing_key_pass master_id
@@ -81,11 +84,11 @@ NO_MEANING: Final[dict[str, str]] = {
         proxy_mines_pillar proxymodule skip_connect_on_init
     """,
     "the link to a Salt master is Outstation's own, with its own times and tries (docs/salt.md)": """
-        always_verify_signature auth_mode auth_retries auth_safemode master_tries
+        auth_mode auth_retries auth_safemode master_tries
         master_uri master_uri_format minion_sign_messages ping_interval pub_ret random_startup_delay recon_*
         rejected_retry request_channel_tries resolve_dns_fallback retry_dns* return_retry_*
         source_address source_interface_name source_publish_port source_ret_port tcp_authentication_retries
-        tcp_keepalive* unique_jid use_master_when_local verify_master_pubkey_sign
+        tcp_keepalive* unique_jid use_master_when_local
         disable_aes_with_tls
     """,
     "every answer waits on the disk until a master has it, and goes once (docs/spool.md)": """

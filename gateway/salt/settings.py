@@ -10,7 +10,9 @@ from upstream.salt.terms import EncryptionAlgorithm, SaltRules, SigningAlgorithm
 
 ADDRESS_PATTERN = r"^[^\s/]+$(?!\n)"
 ID_PATTERN = r"^[^\s/\\\x00]{1,255}$(?!\n)"
+FINGERS_PATTERN = r"^[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){15,63}$(?!\n)"
 FINGER_PATTERN = r"^([0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){15,63})?$(?!\n)"
+SIGN_KEY_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$(?!\n)"
 
 Port = Annotated[int, Meta(ge=1, le=65535)]
 
@@ -60,12 +62,27 @@ class UpstreamSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ] = 0.0
     master_shuffle: Annotated[bool, Meta(description="salt: draw the order of the masters at the start")] = False
     master_finger: Annotated[
-        str,
+        Annotated[str, Meta(pattern=FINGER_PATTERN)]
+        | Annotated[list[Annotated[str, Meta(pattern=FINGERS_PATTERN)]], Meta(max_length=32)],
         Meta(
-            pattern=FINGER_PATTERN,
-            description="salt: fingerprint of the masters' key, as salt-key -F shows it; default: the first is kept",
+            description="salt: fingerprint of the masters' key, as salt-key -F shows it, or several in a list;"
+            " default: the first that each shows is kept"
         ),
     ] = ""
+    verify_master_pubkey_sign: Annotated[
+        bool,
+        Meta(description="salt: believe a key that is new when the masters' signing key has signed it, and no other"),
+    ] = False
+    master_sign_key_name: Annotated[
+        str,
+        Meta(
+            pattern=SIGN_KEY_PATTERN,
+            description="salt: the signing key is the file of this name with .pub in the folder salt of state_dir",
+        ),
+    ] = "master_sign"
+    always_verify_signature: Annotated[
+        bool, Meta(description="salt: the signature is asked for at every sign-in, not of a new key alone")
+    ] = False
     acceptance_wait_time: Annotated[
         float, Meta(gt=0, le=3600, description="salt: seconds between two questions whether our key is accepted")
     ] = 10.0
@@ -100,6 +117,8 @@ class UpstreamSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             return
         if not self.masters:
             raise ValueError("masters: is empty; give the address of a Salt master, as in masters: [salt.example.net]")
+        if self.always_verify_signature and not self.verify_master_pubkey_sign:
+            raise ValueError("always_verify_signature: verify_master_pubkey_sign: true is missing beside it")
         for place, address in enumerate(self.masters):
             try:
                 endpoint(address, self.master_port)
@@ -118,6 +137,12 @@ class UpstreamSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         """Whether the masters above are Salt's."""
         return self.type == "salt"
 
+    @property
+    def fingers(self) -> tuple[str, ...]:
+        """``master_finger`` as a list; empty where it says nothing."""
+        said = self.master_finger
+        return tuple(said) if isinstance(said, list) else (said,) if said else ()
+
     def rules(self, name: str) -> SaltRules:
         """How the masters are used by a gateway of this name."""
         return SaltRules(
@@ -129,7 +154,10 @@ class UpstreamSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             master_failback=self.master_failback,
             master_failback_interval=self.master_failback_interval,
             master_shuffle=self.master_shuffle,
-            master_finger=self.master_finger,
+            master_finger=self.fingers,
+            verify_master_pubkey_sign=self.verify_master_pubkey_sign,
+            master_sign_key_name=self.master_sign_key_name,
+            always_verify_signature=self.always_verify_signature,
             acceptance_wait_time=self.acceptance_wait_time,
             acceptance_wait_time_max=self.acceptance_wait_time_max,
             random_reauth_delay=self.random_reauth_delay,

@@ -82,20 +82,6 @@ async def test_a_rejected_key_is_loud_and_slow(bed: SaltBed, master: PlayedMaste
     assert master.asked["_auth"] == 1
 
 
-async def test_a_changed_master_key_is_refused_and_set_aside(bed: SaltBed, master: PlayedMaster) -> None:
-    async with bed.uplink(master):
-        await bed.state("connected")
-    before, master.double = master.double, SaltDouble("other")
-    master.double.publish_port = before.publish_port
-    async with bed.uplink(master, rules=replace(RULES, acceptance_wait_time=1000.0)):
-        status = await bed.state("refused")
-        aside = next((bed.keys_dir / "masters").glob("*.refused"))
-        assert aside.read_text().strip() == master.double.pem
-        assert f"mv {aside} " in status["last_error"]
-    assert bed.refusals.reasons["master_key_changed"] == 1
-    assert not master.loads[1:], "the other key was told something"
-
-
 async def test_a_key_that_cannot_be_kept_is_not_believed(bed: SaltBed, master: PlayedMaster) -> None:
     bed.keys_dir.mkdir()
     (bed.keys_dir / "masters").write_text("a file where a folder should be")
@@ -136,7 +122,8 @@ async def test_a_hostile_publish_is_counted_and_the_next_taken(bed: SaltBed, mas
         await until(lambda: bed.orders.taken)
     assert bed.orders.jids == [jid(2)]
     assert bed.refusals.reasons == {reason: 1}
-    assert master.asked["_auth"] == 1
+    # Whose signature is not known could be the master's own with a new key: that is asked once.
+    assert master.asked["_auth"] == (2 if reason == "bad_signature" else 1)
 
 
 async def test_a_replay_is_refused_and_a_gap_is_counted(bed: SaltBed, master: PlayedMaster) -> None:

@@ -45,6 +45,8 @@ class SaltDouble:
         self.pem = public_pem(self.key)
         self.aes, self.session = new_box(), new_box()
         self.publish_port = 4505
+        self.signing: rsa.RSAPrivateKey | None = None
+        """The key with which it vouches for its own."""
         self.serial = 0
 
     def sign(self, body: bytes, algorithm: str = "PKCS1v15-SHA224") -> bytes:
@@ -75,6 +77,9 @@ class SaltDouble:
             "sig": x931.make(self.key.private_numbers(), hashlib.sha256(self.aes.key.encode()).hexdigest().encode()),
             "nonce": load["nonce"],
         }
+        if self.signing is not None:
+            signature = self.signing.sign(self.pem.encode(), padding.PKCS1v15(), hashes.SHA1())
+            body["pub_sig"] = base64.b64encode(signature) + b"\n"
         bend(body)
         return self.signed(body, load["sig_algo"])
 

@@ -127,6 +127,11 @@ class SaltMaster(SaltDaemon):
         """Its private and its public key, for another that is to have the same."""
         return (self.folder / "pki" / "master.pem").read_text(), (self.folder / "pki" / "master.pub").read_text()
 
+    def forget_key_pair(self) -> None:
+        """It makes another at its next start; whom it let in stays so."""
+        for file in {"master.pem", "master.pub", f"{self.name}.pem", f"{self.name}.pub"}:
+            (self.folder / "pki" / file).unlink(missing_ok=True)
+
     def _take_key_pair(self, pair: tuple[str, str]) -> None:
         folder = self.folder / "pki"
         folder.mkdir(mode=0o700)

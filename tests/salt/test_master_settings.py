@@ -13,7 +13,7 @@ from tests.peers.salt_uplink_bed import RULES, SaltBed
 from tests.peers.waiting import until
 
 QUICK = replace(RULES, acceptance_wait_time=0.5)
-PLAIN = {"zmq_filtering": False, "auth_mode": 1}
+PLAIN = {"zmq_filtering": False, "auth_mode": 1, "master_sign_pubkey": False}
 """As Salt has it when nothing is set."""
 
 
@@ -80,3 +80,31 @@ async def test_a_master_of_auth_mode_2_lets_in_whoever_knows_its_key_already(mas
         await bed.state("connected")
         await ordered(master, bed, "cam-*", "test.ping")
     assert not bed.refusals.reasons
+
+
+async def test_a_changed_key_that_the_signing_key_vouches_for_needs_nobody_at_the_site(
+    master: SaltMaster, bed: SaltBed
+) -> None:
+    await started_with(master, master_sign_pubkey=True)
+    pki = master.folder / "pki"
+    bed.keys_dir.mkdir()
+    rules = replace(QUICK, verify_master_pubkey_sign=True)
+    async with bed.uplink(master, rules=rules):
+        await asyncio.to_thread(master.accept, "gw-1")
+        assert "no key here" in (await bed.state("refused"))["last_error"]
+    (bed.keys_dir / "master_sign.pub").write_bytes((pki / "master_sign.pub").read_bytes())
+    async with bed.uplink(master, rules=rules):
+        await bed.state("connected")
+        await ordered(master, bed, "cam-*", "test.ping")
+        before = await asyncio.to_thread(master.fingerprint)
+        await asyncio.to_thread(master.stop)
+        master.forget_key_pair()
+        await asyncio.to_thread(master.start)
+        assert await asyncio.to_thread(master.fingerprint) != before
+        await heard_again(master, bed)
+    # Nothing of it is needed any more where the key is known.
+    await started_with(master)
+    async with bed.uplink(master, rules=rules):
+        await bed.state("connected")
+    async with bed.uplink(master, rules=replace(rules, always_verify_signature=True)):
+        assert "master_sign_pubkey: True" in (await bed.state("refused"))["last_error"]

@@ -85,7 +85,7 @@ async def test_the_older_algorithms_and_a_fingerprint(master: SaltMaster, bed: S
         QUICK,
         encryption_algorithm="OAEP-SHA1",
         signing_algorithm="PKCS1v15-SHA1",
-        master_finger=await asyncio.to_thread(master.fingerprint),
+        master_finger=(await asyncio.to_thread(master.fingerprint),),
     )
     async with bed.uplink(master, rules=rules):
         await asyncio.to_thread(master.accept, "gw-1")
@@ -95,7 +95,7 @@ async def test_the_older_algorithms_and_a_fingerprint(master: SaltMaster, bed: S
 
 async def test_a_master_with_another_fingerprint_is_refused(master: SaltMaster, bed: SaltBed) -> None:
     await asyncio.to_thread(forget, master)
-    async with bed.uplink(master, rules=replace(QUICK, master_finger="00:" * 31 + "00")):
+    async with bed.uplink(master, rules=replace(QUICK, master_finger=("00:" * 31 + "00",))):
         await asyncio.to_thread(master.accept, "gw-1")
         assert "another key" in (await bed.state("refused"))["last_error"]
 

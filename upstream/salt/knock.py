@@ -11,7 +11,8 @@ from upstream.dealer import LinkLost
 from upstream.salt.box import new_nonce
 from upstream.salt.channel import Connections
 from upstream.salt.ends import LINK, Ends
-from upstream.salt.sign_in import Full, OtherKey, Pending, Rejected, Session, SignIn
+from upstream.salt.rsa_keys import MasterKey
+from upstream.salt.sign_in import Full, NotVouched, OtherKey, Pending, Rejected, Session, SignIn
 
 log = logging.getLogger(__name__)
 
@@ -35,14 +36,17 @@ class Knock:
         """One sign-in. Raises ``NotLetIn``, and ``Unanswered`` when nobody answers as a master does."""
         ends = self._ends
         try:
-            known = await asyncio.to_thread(ends.pins.known, self._address)
+            known, signing = await asyncio.to_thread(self._keys)
         except ConfigInvalid as error:
             raise NotLetIn("refused", str(error)) from None
-        sign_in = SignIn(ends.rules, ends.key, known, new_nonce())
+        sign_in = SignIn(ends.rules, ends.key, known, new_nonce(), signing)
         try:
             outcome = sign_in.outcome(await connections.ask(sign_in.request(), ends.rules.auth_timeout))
         except OtherKey as other:
             raise NotLetIn("refused", await self._set_aside(other)) from None
+        except NotVouched as refusal:
+            ends.refusals.refused(LINK, refusal.reason, self._address, refusal.detail)
+            raise NotLetIn("refused", self._not_vouched_words(refusal)) from None
         except Refused as refusal:
             ends.refusals.refused(LINK, refusal.reason, self._address, refusal.detail)
             raise Unanswered(f"the sign-in failed: {refusal}") from None
@@ -58,13 +62,9 @@ class Knock:
             case Full():
                 raise NotLetIn("refused", "the master takes no more minions: raise max_minions there")
             case Session():
-                if known is None:
-                    await self._keep(outcome)
-                    log.warning(
-                        "first contact: the key of a salt master is kept master=%s fingerprint=%s file=%s",
-                        self._address,
-                        outcome.master.fingerprint,
-                        ends.pins.place(self._address),
+                if known is None or known.pem != outcome.master.pem:
+                    await self._keep(
+                        outcome, "first contact" if known is None else "signed by the masters' signing key"
                     )
                 return outcome
 
@@ -76,13 +76,34 @@ class Knock:
             f"{key.whole_fingerprint}, or with Salt 3006 and 3007 {key.fingerprint})"
         )
 
-    async def _keep(self, session: Session) -> None:
+    def _keys(self) -> tuple[MasterKey | None, MasterKey | None]:
+        """The key of this master, and the one that may vouch for another; None for what is not there."""
+        pins, rules = self._ends.pins, self._ends.rules
+        signing = pins.signing(rules.master_sign_key_name) if rules.verify_master_pubkey_sign else None
+        return pins.known(self._address), signing
+
+    async def _keep(self, session: Session, why: str) -> None:
         """A master whose key cannot be kept could be another one tomorrow."""
         try:
             await asyncio.to_thread(self._ends.pins.keep, self._address, session.master)
         except OSError as error:
             where = self._ends.pins.place(self._address)
             raise NotLetIn("refused", f"the master's key cannot be kept in {where}: {error.strerror}") from None
+        log.warning(
+            "the key of a salt master is kept why=%s master=%s fingerprint=%s file=%s",
+            why,
+            self._address,
+            session.master.fingerprint,
+            self._ends.pins.place(self._address),
+        )
+
+    def _not_vouched_words(self, refusal: NotVouched) -> str:
+        name = self._ends.rules.master_sign_key_name
+        place = self._ends.pins.signing_place(name)
+        mend = f"compare with salt-key -F master there; if it is the master, copy its pki/master/{name}.pub to {place}"
+        if refusal.missing:
+            mend = "if it is the master, there: master_sign_pubkey: True, and start it anew"
+        return f"the signing key does not vouch for the key of the master: {refusal.detail}. {mend}"
 
     async def _set_aside(self, other: OtherKey) -> str:
         ends = self._ends
@@ -92,7 +113,7 @@ class Knock:
         except OSError as error:
             aside = f"FILE (it could not be kept here: {error.strerror})"
         place = ends.pins.place(self._address)
-        settle = "set upstream.master_finger to it, and " if other.by_settings else ""
+        settle = "put it in upstream.master_finger, and " if other.by_settings else ""
         return (
             f"the master shows another key than the one that is known: {other.detail}. Somebody may be in between. "
             f"If it was made anew, compare with salt-key -F master there; then: {settle}mv {aside} {place}"

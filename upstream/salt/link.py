@@ -63,7 +63,7 @@ class Link:
         self._spawn = spawn
         self._changed = changed
         self._knock = Knock(address, ends)
-        self._budget = SignInBudget(ends.clock)
+        self._budget, self._doubts = SignInBudget(ends.clock), SignInBudget(ends.clock)
         self._lost = 0
         self._session: Session | None = None
         self._aside: Connections | None = None
@@ -241,10 +241,13 @@ class Link:
 
     async def _renew(self, stale: Session) -> None:
         """Sign in again, unless somebody has since. Raises ``Unanswered``; a master that says no ends the link."""
+        await self._renew_within(self._budget, stale)
+
+    async def _renew_within(self, budget: SignInBudget | None, stale: Session) -> None:
         async with self._signing:
             if self._session is not stale:
                 return
-            if not self._budget.take():
+            if budget is not None and not budget.take():
                 self._ends.refusals.refused(LINK, "sign_ins_capped", self.address)
                 raise Unanswered("the master does not take what a new sign-in gave; the next one waits")
             try:
@@ -277,7 +280,13 @@ class Link:
 
     async def _read(self, frames: list[bytes]) -> Any:
         session = self._current()
-        sealed = publishes.signed_box(frames, session.master)
+        try:
+            sealed = publishes.signed_box(frames, session.master)
+        except Refused as refusal:
+            if refusal.reason != "bad_signature" or not await self._has_another_key(session):
+                raise
+            session = self._current()
+            sealed = publishes.signed_box(frames, session.master)
         try:
             load = publishes.opened(sealed, session.aes)
         except Refused as refusal:
@@ -295,6 +304,17 @@ class Link:
             self._lost += lost
             log.warning("publishes were lost master=%s count=%d", self.address, lost)
         return read_order(load)
+
+    async def _has_another_key(self, session: Session) -> bool:
+        """Whether the master is known by another RSA key since: one that the signing key vouches for.
+
+        Anybody can send what is signed by nobody we know, so this has a budget of its own.
+        """
+        if self._session is session and not self._doubts.take():
+            return False
+        with contextlib.suppress(Unanswered):
+            await self._renew_within(None, session)
+        return self._current().master.pem != session.master.pem
 
     async def _feed(self, above: Above, probe: Probe) -> None:
         """Run whoever has something to tell; an answer that did not come is no end of the link: the probe decides."""

@@ -1,4 +1,4 @@
-"""Which public key each Salt master has: kept at the first contact, or placed here before, never changed by us."""
+"""Which public key each Salt master has: kept at the first contact, or placed here; and who vouches for new ones."""
 
 from __future__ import annotations
 
@@ -32,24 +32,19 @@ class Pins:
         Raises ``ConfigInvalid`` when there is a file and no key in it: that is not a first contact.
         """
         for path in dict.fromkeys(map(self._file, self._spellings(address))):
-            if (key := self._read(path)) is not None:
+            words = f"copy the master's master.pub to {path}, or remove it to trust the next key it shows"
+            if (key := _read(path, "master.pub", words)) is not None:
                 return key
         return None
 
-    def _read(self, path: Path) -> MasterKey | None:
-        try:
-            with path.open("rb") as file:
-                return MasterKey(file.read(PEM_CHARACTERS + 1).decode("ascii"))
-        except FileNotFoundError:
-            return None
-        except (OSError, UnicodeDecodeError, Refused) as error:
-            raise ConfigInvalid(
-                "the key of a Salt master cannot be read",
-                where=str(path),
-                found=str(error),
-                allowed="an RSA public key in PEM, as in the master's pki/master/master.pub",
-                hint=f"copy the master's master.pub to {path}, or remove it to trust the next key it shows",
-            ) from None
+    def signing_place(self, name: str) -> Path:
+        """Where the masters' signing key of this name is to be put."""
+        return self._folder.parent / f"{name}.pub"
+
+    def signing(self, name: str) -> MasterKey | None:
+        """The key that signs masters' keys; None while nobody has put it there. Raises ``ConfigInvalid``."""
+        path = self.signing_place(name)
+        return _read(path, f"{name}.pub", f"copy {name}.pub of the master there anew")
 
     def keep(self, address: str, key: MasterKey) -> None:
         """From now on this master must have this key. Raises ``OSError``."""
@@ -88,3 +83,19 @@ class Pins:
             with contextlib.suppress(ValueError):
                 host = f"[{ipaddress.IPv6Address(host[1:-1])}]"
         return f"{host.lower()}:{port}"
+
+
+def _read(path: Path, original: str, hint: str) -> MasterKey | None:
+    try:
+        with path.open("rb") as file:
+            return MasterKey(file.read(PEM_CHARACTERS + 1).decode("ascii"))
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError, Refused) as error:
+        raise ConfigInvalid(
+            "the key of a Salt master cannot be read",
+            where=str(path),
+            found=str(error),
+            allowed=f"an RSA public key in PEM, as in the master's pki/master/{original}",
+            hint=hint,
+        ) from None

@@ -25,6 +25,7 @@ _TOKEN: Final = b"salt"
 
 _OAEP: Final = {"OAEP-SHA224": hashes.SHA224, "OAEP-SHA1": hashes.SHA1}
 _SIGNATURES: Final = {"PKCS1v15-SHA224": hashes.SHA224, "PKCS1v15-SHA1": hashes.SHA1}
+SIGNING_ALGORITHMS: Final = tuple(_SIGNATURES)
 
 
 def plain(pem: str) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
+import contextlib
 import hashlib
 import hmac
 from dataclasses import dataclass
@@ -10,7 +13,7 @@ from typing import Any, Final
 from device_agent.errors import Refused
 from upstream.salt import wire
 from upstream.salt.box import Box
-from upstream.salt.rsa_keys import GatewayKey, MasterKey, fingerprint, has_fingerprint
+from upstream.salt.rsa_keys import SIGNING_ALGORITHMS, GatewayKey, MasterKey, fingerprint, has_fingerprint
 from upstream.salt.terms import SaltRules
 
 PROTOCOL: Final = 3
@@ -18,6 +21,9 @@ REPLY_BYTES: Final = 64 * 1024
 BODY_VALUES: Final = 64
 KEY_CHANGED: Final = "master_key_changed"
 """Why a master is refused that has another key than the one that was kept, or than the settings say."""
+
+NOT_VOUCHED: Final = "master_key_not_vouched"
+"""Why a master is refused whose key the signing key has not signed, where the settings want that."""
 
 
 @dataclass(frozen=True)
@@ -58,12 +64,20 @@ class OtherKey(Refused):
         self.by_settings = by_settings
 
 
+class NotVouched(Refused):
+    """The signing key does not vouch for the key that the master showed. ``missing``: no signature came with it."""
+
+    def __init__(self, pem: str, why: str, *, missing: bool) -> None:
+        super().__init__(NOT_VOUCHED, f"it shows {fingerprint(pem)}, {why}")
+        self.missing = missing
+
+
 @dataclass(frozen=True)
 class SignIn:
     """One sign-in, from what is asked to what came of it. ``nonce`` is made for it and used once.
 
-    A Salt minion also sends a text for the master to decrypt. That the master has its key is shown by its signature over
-    our nonce as well, and a stock master with ``auth_mode: 2`` fails on whoever sends such a text.
+    A Salt minion also sends a text for the master to decrypt. The master's signature over our nonce shows as well that
+    it has its key, and a stock master with ``auth_mode: 2`` fails on whoever sends such a text.
     """
 
     rules: SaltRules
@@ -71,6 +85,8 @@ class SignIn:
     master: MasterKey | None
     """The key that the master must have, if we have met it."""
     nonce: str
+    signing: MasterKey | None = None
+    """The key that signs masters' keys, if there is one."""
 
     def request(self) -> bytes:
         """What is sent."""
@@ -102,7 +118,11 @@ class SignIn:
 
     def _not_in(self, body: dict[Any, Any], signed: bytes, signature: bytes) -> Outcome:
         if self.master is not None:
-            self._verify(self.master, signed, signature)
+            try:
+                self._verify(self.master, signed, signature)
+            except Refused as refusal:
+                words = "of the key that is known; a master with a new one shows it when it has accepted ours"
+                raise Refused(refusal.reason, words) from None
         # With nothing kept there is no key to check it with, and it is a hint only: nothing is granted by it.
         self._check_nonce(body)
         match body[b"ret"]:
@@ -117,7 +137,7 @@ class SignIn:
         raise Refused("malformed", "a sign-in answer that is none of those known")
 
     def _session(self, body: dict[Any, Any], signed: bytes, signature: bytes) -> Session:
-        master = self._believed(wire.text(body, "pub_key"))
+        master = self._believed(body)
         self._verify(master, signed, signature)
         self._check_nonce(body)
         aes = self._opened(body, "aes")
@@ -129,15 +149,36 @@ class SignIn:
             raise Refused("bad_signature", "of the key for publishes")
         return Session(Box(aes), Box(session), self._port(body), master)
 
-    def _believed(self, pem: str) -> MasterKey:
-        finger = self.rules.master_finger
+    def _believed(self, body: dict[Any, Any]) -> MasterKey:
+        pem = wire.text(body, "pub_key")
+        fingers = self.rules.master_finger
         # Of a kept key as well: it may have been kept before the fingerprint was set.
-        if finger and not has_fingerprint(pem, finger):
-            raise OtherKey(pem, finger, by_settings=True)
+        if fingers and not any(has_fingerprint(pem, finger) for finger in fingers):
+            raise OtherKey(pem, " or ".join(fingers), by_settings=True)
         shown = MasterKey(pem)
-        if self.master is not None and shown.pem != self.master.pem:
+        known = self.master is not None and shown.pem == self.master.pem
+        if self.rules.verify_master_pubkey_sign:
+            if not known or self.rules.always_verify_signature:
+                self._vouched(body, pem)
+        elif self.master is not None and not known:
             raise OtherKey(shown.pem, fingerprint(self.master.pem))
         return shown
+
+    def _vouched(self, body: dict[Any, Any], pem: str) -> None:
+        """The signing key has signed this key, by either name: the signature may be from a file of the master's."""
+        if self.signing is None:
+            raise NotVouched(pem, "and there is no key here to check its signature with", missing=False)
+        if not isinstance(said := body.get(b"pub_sig"), bytes):
+            raise NotVouched(pem, "with no signature of the signing key", missing=True)
+        try:
+            signature = base64.b64decode(b"".join(said.split()), validate=True)
+        except binascii.Error:
+            signature = b""
+        for algorithm in SIGNING_ALGORITHMS:
+            with contextlib.suppress(Refused):
+                self.signing.verify(algorithm, signature, pem.encode())
+                return
+        raise NotVouched(pem, f"signed by another key than {self.signing.fingerprint}", missing=False)
 
     def _verify(self, master: MasterKey, signed: bytes, signature: bytes) -> None:
         master.verify(self.rules.signing_algorithm, signature, signed)

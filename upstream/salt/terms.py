@@ -27,8 +27,13 @@ class SaltRules:
     master_failback: bool = False
     master_failback_interval: float = 0.0
     master_shuffle: bool = False
-    master_finger: str = ""
-    """Fingerprint of the masters' public key, as ``salt-key -F master`` shows it; without one the first key is kept."""
+    master_finger: tuple[str, ...] = ()
+    """Fingerprints of the masters' keys, as ``salt-key -F master`` shows them; without any the first key is kept."""
+    verify_master_pubkey_sign: bool = False
+    """Whether a master's key is believed that the masters' signing key has signed, and no other that is new."""
+    master_sign_key_name: str = "master_sign"
+    always_verify_signature: bool = False
+    """Whether a known key must have been signed as well."""
     acceptance_wait_time: float = 10.0
     acceptance_wait_time_max: float = 0.0
     """Up to how long the wait for acceptance grows; 0: it does not."""

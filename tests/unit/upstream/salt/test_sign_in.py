@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 from dataclasses import replace
 from typing import Any
@@ -12,19 +13,30 @@ from hypothesis import strategies as st
 
 from device_agent.errors import Refused
 from tests.peers.refusals import reason
-from tests.peers.salt_double import Bend, SaltDouble, rsa_key
+from tests.peers.salt_double import Bend, SaltDouble, public_pem, rsa_key
 from upstream.salt import wire
 from upstream.salt.box import new_nonce
 from upstream.salt.rsa_keys import GatewayKey, MasterKey, fingerprint
-from upstream.salt.sign_in import Full, OtherKey, Pending, Rejected, Session, SignIn
+from upstream.salt.sign_in import Full, NotVouched, OtherKey, Pending, Rejected, Session, SignIn
 from upstream.salt.terms import EncryptionAlgorithm, SaltRules, SigningAlgorithm
 
 RULES = SaltRules(id="gw-1")
 
 
-def sign_in(master: SaltDouble | None = None, rules: SaltRules = RULES) -> SignIn:
+VOUCHED = replace(RULES, verify_master_pubkey_sign=True)
+SIGNING = MasterKey(public_pem(rsa_key("signing")))
+
+
+def sign_in(master: SaltDouble | None = None, rules: SaltRules = RULES, signing: MasterKey | None = SIGNING) -> SignIn:
     known = MasterKey(master.pem) if master is not None else None
-    return SignIn(rules, GatewayKey(rsa_key("gateway")), known, new_nonce())
+    return SignIn(rules, GatewayKey(rsa_key("gateway")), known, new_nonce(), signing)
+
+
+def vouched_for(name: str, by: str = "signing") -> SaltDouble:
+    """A master whose key somebody has signed."""
+    master = SaltDouble(name)
+    master.signing = rsa_key(by)
+    return master
 
 
 @pytest.mark.parametrize("pinned", [True, False])
@@ -71,13 +83,79 @@ def test_a_changed_key_is_refused_and_shown() -> None:
 @pytest.mark.parametrize("pinned", [True, False])
 def test_a_fingerprint_decides_whether_a_key_is_kept_or_not(pinned: bool) -> None:
     master, other = SaltDouble(), SaltDouble("other")
-    rules = replace(RULES, master_finger=fingerprint(master.pem))
+    rules = replace(RULES, master_finger=("00:" * 31 + "00", fingerprint(master.pem)))
     ours = sign_in(master if pinned else None, rules)
     assert isinstance(ours.outcome(master.accepts(ours.request())), Session)
     theirs = sign_in(other if pinned else None, rules)
     with pytest.raises(OtherKey) as refused:
         theirs.outcome(other.accepts(theirs.request()))
     assert (refused.value.reason, refused.value.by_settings) == ("master_key_changed", True)
+
+
+@pytest.mark.parametrize("known", [None, SaltDouble()])
+def test_a_key_that_the_signing_key_vouches_for_is_believed(known: SaltDouble | None) -> None:
+    other = vouched_for("other")
+    ours = sign_in(known, VOUCHED)
+    came = ours.outcome(other.accepts(ours.request()))
+    assert isinstance(came, Session)
+    assert came.master.pem == other.pem
+
+
+@pytest.mark.parametrize("known", [None, SaltDouble()])
+@pytest.mark.parametrize(
+    ("bend", "signing", "words"),
+    [
+        (lambda body: body.pop("pub_sig"), SIGNING, "no signature"),
+        (lambda body: body.update(pub_sig=7), SIGNING, "no signature"),
+        (lambda body: body.update(pub_sig=b"\xff"), SIGNING, "another key"),
+        (lambda body: body.update(pub_sig=base64.b64encode(bytes(256))), SIGNING, "another key"),
+        (lambda body: body.update(pub_sig=b""), SIGNING, "another key"),
+        (lambda body: None, MasterKey(SaltDouble("other").pem), "another key"),
+        (lambda body: None, None, "no key here"),
+    ],
+)
+def test_a_key_that_nobody_vouches_for_is_refused_in_words(
+    known: SaltDouble | None, bend: Bend, signing: MasterKey | None, words: str
+) -> None:
+    other = vouched_for("other")
+    ours = sign_in(known, VOUCHED, signing)
+    with pytest.raises(NotVouched) as refused:
+        ours.outcome(other.accepts(ours.request(), bend))
+    assert refused.value.reason == "master_key_not_vouched"
+    assert words in refused.value.detail
+    assert fingerprint(other.pem) in refused.value.detail
+
+
+def test_the_signature_of_one_key_vouches_for_no_other() -> None:
+    known, honest, evil = SaltDouble(), vouched_for("other"), SaltDouble("evil")
+    seen = dict[str, Any]()
+    ours = sign_in(known, VOUCHED)
+    honest.accepts(ours.request(), seen.update)
+    with pytest.raises(NotVouched):
+        ours.outcome(evil.accepts(ours.request(), with_field("pub_sig", seen["pub_sig"])))
+    # Who shows an honest key with its signature must have that key as well.
+    stolen = {"pub_key": honest.pem, "pub_sig": seen["pub_sig"]}
+    assert reason(ours.outcome, evil.accepts(ours.request(), lambda body: body.update(stolen))) == "bad_signature"
+
+
+def test_a_known_key_needs_a_signature_only_where_the_settings_say_so() -> None:
+    master = SaltDouble()
+    ours = sign_in(master, VOUCHED, None)
+    assert isinstance(ours.outcome(master.accepts(ours.request())), Session)
+    always = sign_in(master, replace(VOUCHED, always_verify_signature=True))
+    assert reason(always.outcome, master.accepts(always.request())) == "master_key_not_vouched"
+    assert isinstance(always.outcome(vouched_for("master").accepts(always.request())), Session)
+
+
+def test_a_fingerprint_counts_for_a_key_that_is_vouched_for_too() -> None:
+    master, other = SaltDouble(), vouched_for("other")
+    ours = sign_in(master, replace(VOUCHED, master_finger=(fingerprint(master.pem),)))
+    assert reason(ours.outcome, other.accepts(ours.request())) == "master_key_changed"
+
+
+def test_nothing_vouches_for_a_key_where_the_settings_do_not_say_so() -> None:
+    ours = sign_in(SaltDouble())
+    assert reason(ours.outcome, vouched_for("other").accepts(ours.request())) == "master_key_changed"
 
 
 def without(name: str) -> Bend:
