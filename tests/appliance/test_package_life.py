@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from gateway.upgrade.withdraw import WHY
 from tests.peers.appliance import BROKER, GATEWAY, MASTER, PREVIOUS, Site, install, make_site, package_of, packages
 from tests.peers.machines import Machine, TestBed
-from tests.peers.upgrading import GUARD
+from tests.peers.upgrading import GUARD, record
 
 DEVICES = 50
 EVENTS = 20
@@ -92,7 +93,9 @@ async def test_installed_from_its_file_alone_and_purged_nothing_is_left(bed: Tes
     await nothing_is_left(machine, before, broker)
 
 
-async def test_purged_while_the_guard_of_an_upgrade_is_at_work_nothing_is_left(bed: TestBed) -> None:
+async def test_removed_while_the_guard_of_an_upgrade_is_at_work_nothing_is_under_way_and_purged_nothing_is_left(
+    bed: TestBed,
+) -> None:
     machine = await bed.machine("gateway")
     before = await files(machine)
     broker = await machine.show("mosquitto.service")
@@ -102,5 +105,8 @@ async def test_purged_while_the_guard_of_an_upgrade_is_at_work_nothing_is_left(b
     assert (guard["ActiveState"], guard["SubState"]) == ("active", "running")
     assert b'"watching"' in await machine.read("/var/cache/outstation/upgrade.json")
     assert guard["MainPID"] in (await machine.said("pgrep", "--full", "gateway.upgrade.guard")).split()
+    await machine.run("apt-get", "remove", "--yes", "--quiet", "outstation")
+    ended = await record(machine)
+    assert (ended["state"], ended["reason"]) == ("withdrawn", WHY)
     await machine.run("apt-get", "purge", "--yes", "--quiet", "outstation")
     await nothing_is_left(machine, before, broker)
