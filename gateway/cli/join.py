@@ -79,7 +79,9 @@ def gateway_join(
     source: Annotated[
         Path | None, typer.Option("--from", metavar="FILE", help="all that is needed in one file; docs/first-hour.md")
     ] = None,
-    usb: Annotated[bool, typer.Option("--usb", help="that file, outstation-join.yaml, from a USB stick")] = False,
+    usb: Annotated[
+        bool, typer.Option("--usb", help="that file, outstation-join.yaml, from a USB stick or SD card")
+    ] = False,
     site: Annotated[
         str | None, typer.Option(metavar="NAME", help="name of the site (default: the one in the settings)")
     ] = None,

@@ -40,17 +40,21 @@ def test_it_looks_only_where_nothing_has_joined_and_mounts_where_nobody_sees_it(
     assert asked == set(re.findall(r'"([^"]+)"', marks[1]))
     service = unit()["Service"]
     assert (service["PrivateMounts"], service["PrivateNetwork"], service["DevicePolicy"]) == ("yes", "yes", "closed")
-    assert service["DeviceAllow"] == "block-sd r"
+    assert re.findall(r"^DeviceAllow=(.+)$", text, re.MULTILINE) == ["block-sd r", "block-mmc r"]
     assert "Install" not in unit()
 
 
-def test_udev_starts_it_for_the_file_systems_that_it_reads() -> None:
-    rules = (ROOT / "debian" / "outstation.udev").read_text(encoding="utf-8")
-    assert f'ENV{{SYSTEMD_WANTS}}+="{UNIT}"' in rules
-    kinds = re.search(r'ENV\{ID_FS_TYPE\}=="([^"]+)"', rules)
-    assert kinds is not None
-    assert kinds[1].split("|") == KINDS.split(",")
-    assert 'KERNEL=="sd*", ATTRS{removable}=="1"' in rules
+def test_udev_starts_it_for_the_media_and_the_file_systems_that_it_reads() -> None:
+    rules = (ROOT / "debian" / "outstation.udev").read_text(encoding="utf-8").splitlines()
+    stick, card = [rule for rule in rules if not rule.startswith("#")]
+    for rule in (stick, card):
+        assert rule.startswith('ACTION=="add", SUBSYSTEM=="block", ')
+        assert rule.endswith(f'TAG+="systemd", ENV{{SYSTEMD_WANTS}}+="{UNIT}"')
+        kinds = re.search(r'ENV\{ID_FS_TYPE\}=="([^"]+)"', rule)
+        assert kinds is not None
+        assert kinds[1].split("|") == KINDS.split(",")
+    assert 'KERNEL=="sd*", ATTRS{removable}=="1"' in stick
+    assert 'KERNEL=="mmcblk*", SUBSYSTEMS=="mmc", ATTRS{type}=="SD"' in card
 
 
 def test_its_rules_come_after_those_that_find_the_file_system() -> None:

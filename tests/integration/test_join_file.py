@@ -145,7 +145,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_stick_is_mounted_read_only_for_a_moment_and_no_other_disk_is_looked_at(machine: Path) -> None:
-    assert sticks(machine / "block") == ["sdb1", "sdb2", "sdb"]
+    assert sticks(machine / "block", machine / "dev") == (["sdb1", "sdb2", "sdb"], [])
     (machine / "dev" / "sda1" / FILE_NAME).write_text(yaml.safe_dump({**GOOD, "site": "evil"}))
     (machine / "dev" / "sdb2" / FILE_NAME).write_text(yaml.safe_dump(GOOD))
     assert wish_on_a_stick(machine / "block", machine / "dev").site == "lisbon"
@@ -168,4 +168,4 @@ def test_without_a_stick_it_says_what_is_looked_for(machine: Path) -> None:
     assert "looked at sdb1, sdb2, sdb" in str(error.value.found)
     with pytest.raises(NotFound) as error:
         wish_on_a_stick(machine / "nothing", machine / "dev")
-    assert error.value.found == "no USB stick"
+    assert error.value.found == "no USB stick and no SD card"

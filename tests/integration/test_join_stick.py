@@ -1,4 +1,4 @@
-"""A stick as the kernel has it: a file system behind a loop device, mounted, read and let go by mount(8)."""
+"""A stick or a card as the kernel has it: a file system behind a loop device, mounted, read and let go by mount(8)."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def stick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         ran("losetup", "--detach", loop)
 
 
-def plug(content: Path) -> tuple[Path, Path]:
-    """The folders in which the kernel shows a stick with this on it."""
+def plug(content: Path, name: str = "sdb", part: str = "sdb1") -> tuple[Path, Path]:
+    """The folders in which the kernel shows a stick with this on it, or a card in a slot of its own."""
     folder = content.parent
     image = folder / "image"
     with image.open("wb") as file:
@@ -51,25 +51,54 @@ def plug(content: Path) -> tuple[Path, Path]:
         loop = ran("losetup", "--find", "--show", str(image))
     except subprocess.CalledProcessError as error:
         pytest.skip(f"no loop device here: {error.stderr.strip()}")
-    part = folder / "block" / "sdb" / "sdb1"
-    part.mkdir(parents=True)
-    (part.parent / "removable").write_text("1\n")
+    disk = folder / "block" / name
+    (disk / part).mkdir(parents=True)
+    (disk / "device").mkdir()
+    # The kernel calls no card removable.
+    (disk / "removable").write_text("1\n" if name.startswith("sd") else "0\n")
+    (disk / "device" / "type").write_text("0\n" if name.startswith("sd") else "SD\n")
     (folder / "dev").mkdir()
-    (folder / "dev" / "sdb1").symlink_to(loop)
+    (folder / "dev" / part).symlink_to(loop)
+    # The kernel's answer about a disk is about all its partitions; a loop device has none, so it is its own disk.
+    (folder / "dev" / name).symlink_to(loop)
     return folder / "block", folder / "dev"
 
 
-def mounted(places: tuple[Path, Path]) -> bool:
-    return str((places[1] / "sdb1").resolve()) in Path("/proc/self/mounts").read_text()
+def mounted(places: tuple[Path, Path], part: str = "sdb1") -> bool:
+    return str((places[1] / part).resolve()) in Path("/proc/self/mounts").read_text()
 
 
-def test_the_file_is_read_from_it_and_it_is_let_go(stick: Path) -> None:
+@pytest.mark.parametrize(("name", "part"), [("sdb", "sdb1"), ("mmcblk0", "mmcblk0p1")])
+def test_the_file_is_read_from_it_and_it_is_let_go(name: str, part: str, stick: Path) -> None:
     (stick / FILE_NAME).write_text(yaml.safe_dump({"site": "lisbon", "token": TOKEN}))
-    places = plug(stick)
+    places = plug(stick, name, part)
     image = (stick.parent / "image").read_bytes()
     assert usb_stick.wish_on_a_stick(*places).site == "lisbon"
-    assert not mounted(places)
+    assert not mounted(places, part)
     assert (stick.parent / "image").read_bytes() == image, "nothing was written to it"
+
+
+def test_one_that_the_machine_uses_as_the_one_that_it_started_from_is_not_looked_at(stick: Path) -> None:
+    (stick / FILE_NAME).write_text(yaml.safe_dump({"site": "lisbon", "token": TOKEN}))
+    places = plug(stick, "mmcblk0", "mmcblk0p1")
+    used = stick.parent / "used"
+    used.mkdir()
+    ran("mount", "-o", "ro", str((places[1] / "mmcblk0p1").resolve()), str(used))
+    try:
+        with pytest.raises(NotFound) as refused:
+            usb_stick.wish_on_a_stick(*places)
+    finally:
+        ran("umount", str(used))
+    assert "not at mmcblk0, in use" in str(refused.value.found)
+    assert usb_stick.wish_on_a_stick(*places).site == "lisbon"
+
+
+def test_what_is_soldered_in_or_screwed_in_is_no_stick(tmp_path: Path) -> None:
+    for name, removable, kind in (("mmcblk0", "0", "MMC"), ("sda", "0", "0"), ("nvme0n1", "0", ""), ("sdb", "1", "0")):
+        (tmp_path / name / "device").mkdir(parents=True)
+        (tmp_path / name / "removable").write_text(removable)
+        (tmp_path / name / "device" / "type").write_text(kind)
+    assert usb_stick.sticks(tmp_path, tmp_path / "dev") == (["sdb"], [])
 
 
 @pytest.mark.parametrize("kind", ["link", "pipe", "device", "folder"])
