@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from gateway.fleet.join_words import NOT_JOINED
 from tests.peers.appliance import BROKER, GATEWAY, SECONDS, install, packages
 from tests.peers.machines import Machine, TestBed
 from tests.peers.waiting import until
@@ -36,8 +37,13 @@ async def status_has(machine: Machine, unit: str, part: str) -> None:
 async def test_what_a_gateway_starts_works_in_its_sandbox_and_each_unit_comes_back(bed: TestBed) -> None:
     gateway = await bed.machine("gateway")
     await install(gateway, packages()[1])
-    await status_has(gateway, GATEWAY, "not joined yet: sudo outstation gateway join")
+    await status_has(gateway, GATEWAY, NOT_JOINED)
     await status_has(gateway, BROKER, "waits for the settings that the gateway writes")
+
+    async def told() -> bool:
+        return NOT_JOINED in {entry["MESSAGE"] for entry in await gateway.journal(f"--unit={GATEWAY}")}
+
+    await until(told, SECONDS, "the journal of the gateway says that it has not joined")
 
     await gateway.write("/etc/outstation/gateway.d/10-test.yaml", SETTINGS)
     await gateway.write("/srv/reactor/door.sls", REACTION)
