@@ -349,6 +349,27 @@ async def test_a_cut_is_a_cut_and_ends(bed: SaltBed, master: PlayedMaster) -> No
         await bed.state("connected")
 
 
+async def test_a_feed_that_misses_its_end_does_not_keep_the_link(
+    bed: SaltBed, master: PlayedMaster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task group that is cancelled in the moment in which one of its tasks fails raises the failure alone."""
+
+    async def misses_its_end(_above: SaltAbove, address: str) -> None:
+        bed.feed.runs[address] += 1
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise Unanswered("the sign-in was not taken") from None
+
+    monkeypatch.setattr(bed.feed, "run", misses_its_end)
+    async with bed.uplink(master):
+        await until(lambda: bed.feed.runs[master.address])
+        bed.up.cut(1000.0)
+        await bed.state("cut")
+        bed.up.mend()
+        await until(lambda: bed.feed.runs[master.address] == 2)
+
+
 async def test_the_station_asks_by_whoever_answers_for_it(bed: SaltBed, master: PlayedMaster) -> None:
     async def asked(above: SaltAbove, about: str, body: bytes, patience: float) -> bytes:
         return f"{about} {await above.request(body.decode(), {}, patience=patience)}".encode()

@@ -21,7 +21,7 @@ from device_agent.errors import Refused, StationFailed
 from device_agent.questions import Unanswered
 from upstream.dealer import LinkLost
 from upstream.link_terms import FIRST_WAIT_SECONDS, Spawn
-from upstream.salt import publishes
+from upstream.salt import feeding, publishes
 from upstream.salt.above import Above
 from upstream.salt.channel import ASIDE, Channel, Connections
 from upstream.salt.ends import LINK, Ends
@@ -41,8 +41,6 @@ REFUSED_WAITS: Final = 6
 
 RENEWALS: Final = 3
 """How often a sign-in in the middle of a session is tried before what waits for it is given up."""
-
-FEED_CEILING_SECONDS: Final = 30.0
 
 
 class Link:
@@ -202,7 +200,7 @@ class Link:
             await above.started()
         life.create_task(self._hear(published), name="uplink/publishes")
         life.create_task(probe.run(above.there, self._ends.probe_every), name="uplink/probe")
-        life.create_task(self._feed(above, probe), name="uplink/feed")
+        life.create_task(feeding.run(life, self._ends, above, self.address, probe.look), name="uplink/feed")
         self.last_error, self._told = "", ("", "")
         self.up = True
         self._set_state("connected")
@@ -315,22 +313,6 @@ class Link:
         with contextlib.suppress(Unanswered):
             await self._renew_within(None, session)
         return self._current().master.pem != session.master.pem
-
-    async def _feed(self, above: Above, probe: Probe) -> None:
-        """Run whoever has something to tell; an answer that did not come is no end of the link: the probe decides."""
-        waits = Backoff(FIRST_WAIT_SECONDS, FEED_CEILING_SECONDS, floor=FIRST_WAIT_SECONDS)
-        while True:
-            began = self._ends.clock.monotonic()
-            try:
-                await self._ends.feed.run(above, self.address)
-            except Refused as refusal:
-                self._refused(refusal)
-            except Unanswered as error:
-                log.info("not answered master=%s: %s", self.address, error)
-                probe.look()
-            if self._ends.clock.monotonic() - began > FEED_CEILING_SECONDS:
-                waits.reset()
-            await asyncio.sleep(waits.next())
 
     def _refused(self, refusal: Refused) -> None:
         self._ends.refusals.refused(LINK, refusal.reason, self.address, refusal.detail)
