@@ -64,9 +64,7 @@ class JobTable:
         Raises ``StationFailed`` when a cancel could not be kept.
         """
         jid = _jid(order)
-        # All parts of a batch of 3008 have one jid there.
-        found_open = map(self._open_jobs.get, [jid, *await self._book.parts(jid)])
-        parts = [opened for opened in found_open if opened is not None]
+        parts = await self._parts(jid)
         if order.fun == FIND:
             found = {
                 device.id: next(filter(None, (self._running(part, device) for part in parts)), {}) for device in meant
@@ -88,6 +86,21 @@ class JobTable:
             # As a job of its own it is refused, audited and answered like any other.
             return None
         return await self._cancelled(jid, parts, ids, meant, who, master)
+
+    async def aims(self, order: SaltOrder, meant: Sequence[Device]) -> dict[str, list[Device]]:
+        """The devices by the jid that each knows of what is to be ended; nothing where all know it by the one given."""
+        jid = _jid(order)
+        parts = await self._parts(jid)
+        found: dict[str, list[Device]] = {}
+        for device in meant:
+            has_it = (part.job.jid for part in parts if device.site == self._site and device.id in part.waiting)
+            found.setdefault(next(has_it, jid), []).append(device)
+        return {} if set(found) == {jid} else found
+
+    async def _parts(self, jid: str) -> list[OpenJob]:
+        """What is open of a job: all parts of a batch of 3008 have one jid there."""
+        found = map(self._open_jobs.get, [jid, *await self._book.parts(jid)])
+        return [opened for opened in found if opened is not None]
 
     def _granted(self, order: SaltOrder, meant: Sequence[Device], who: str) -> bool:
         """Whether every device that is meant would take this order itself."""

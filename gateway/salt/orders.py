@@ -30,7 +30,7 @@ from gateway.jobs.record import NOT_RUN_RETCODE
 from gateway.jobs.request import JobRequest, Ordered
 from gateway.metrics import Metrics
 from gateway.salt.allowed import refusals
-from gateway.salt.asked import ASKED, ORIGIN, JobTable
+from gateway.salt.asked import ASKED, ENDS, ORIGIN, JobTable
 from gateway.salt.book import SaltBook, defines, too_early, too_old
 from gateway.spool.queue import Spool
 from gateway.store.writer import Writer
@@ -127,7 +127,7 @@ class SaltOrders:
             raise Refused("old_jid", f"job {order.jid}: nobody here could tell it from a repeat")
         if too_early(order.jid, self._clock.wall()):
             raise Refused("early_jid", f"job {order.jid}: the clock of the master, or of this gateway, is wrong")
-        tgt = ",".join(order.tgt) if isinstance(order.tgt, tuple) else order.tgt
+        tgt = _expression(order)
         meant = await self._meant(tgt, kind, order) if tgt else []
         if not meant:
             # As in Salt: whoever is not meant says nothing.
@@ -142,12 +142,7 @@ class SaltOrders:
                 self._metrics.add("salt_orders_repeated")
                 return
             # A later part of a batch is a job of its own here.
-            names = tuple(sorted({device.id for device in meant}))
-            own = self._acceptance.jids.next(self._clock.wall())
-            while await self._book.known(own) is not None:
-                own = self._acceptance.jids.next(self._clock.wall())
-            order = msgspec.structs.replace(order, jid=own, tgt=names, tgt_type="list")
-            tgt, kind = ",".join(names), "list"
+            order = _for_these(order, meant, await self._own_jid())
         who = _who(order, master)
         kept_from = refusals(order.auth_list, _fun(order), meant, order.user or "this user")
         if isinstance(order.fun, str) and order.fun in ASKED:
@@ -166,10 +161,32 @@ class SaltOrders:
         refusal = _impossible(order)
         if not refusal and len(kept_from) == len(meant):
             refusal = next(iter(kept_from.values()))
-        if not refusal:
-            refusal = await self._ordered(order, told, master, tgt, kind, who, meant, kept_from)
-        if refusal:
-            await self._refuse(order, told, master, who, meant, refusal)
+        for part, devices in [(order, meant)] if refusal else await self._aimed(order, meant):
+            why = refusal or await self._ordered(part, told, master, who, devices, kept_from)
+            if why:
+                await self._refuse(part, told, master, who, devices, why)
+
+    async def _aimed(self, order: SaltOrder, meant: Sequence[Device]) -> list[tuple[SaltOrder, list[Device]]]:
+        """What ends a job names the jid of a whole batch of 3008; a device knows its part of it by another."""
+        aims = await self._table.aims(order, meant) if order.fun in ENDS else {}
+        if not aims:
+            return [(order, list(meant))]
+        found = []
+        for number, (aim, devices) in enumerate(aims.items()):
+            part = _for_these(order, devices, await self._own_jid() if number else order.jid)
+            if order.arg:
+                part = msgspec.structs.replace(part, arg=[aim, *order.arg[1:]])
+            else:
+                part = msgspec.structs.replace(part, kwarg={**order.kwarg, "jid": aim})
+            found.append((part, devices))
+        return found
+
+    async def _own_jid(self) -> str:
+        """A jid that no Salt master has used here."""
+        own = self._acceptance.jids.next(self._clock.wall())
+        while await self._book.known(own) is not None:
+            own = self._acceptance.jids.next(self._clock.wall())
+        return own
 
     async def _not_kept(self, order: SaltOrder, master: str, meant: Sequence[Device], known: set[str] | None) -> str:
         """Why an order can be neither kept nor spooled; empty when it can."""
@@ -206,19 +223,18 @@ class SaltOrders:
         order: SaltOrder,
         told: str,
         master: str,
-        tgt: str,
-        kind: TypedKind,
         who: str,
         meant: Sequence[Device],
         kept_from: Mapping[str, str],
     ) -> str:
         """Make a job of it; the reason when that is refused. Raises ``StationFailed`` when nothing could be kept."""
         assert isinstance(order.fun, str)
+        kind = KINDS[order.tgt_type]
         ids = sorted({device.id for device in meant})
         kept = self._book.adding(order, order.fun, master, ids, self._clock.wall(), _unless(told, order.jid))
         try:
             request = JobRequest(
-                tgt=tgt,
+                tgt=_expression(order),
                 tgt_type=kind,
                 delimiter=order.delimiter if kind in ("grain", "grain_pcre", "pillar", "pillar_pcre") else ":",
                 fun=order.fun,
@@ -226,7 +242,7 @@ class SaltOrders:
                 kwarg=order.kwarg,
                 ret=order.ret,
             )
-            ordered = Ordered(ORIGIN, order.jid, kept_from)
+            ordered = Ordered(ORIGIN, order.jid, {name: why for name, why in kept_from.items() if name in ids})
             await self._acceptance.submit(request, who, ordered=ordered, beside=lambda _: kept)
         except (PolicyRefused, UsageInvalid) as error:
             return _words(error)
@@ -292,6 +308,17 @@ def _who(order: SaltOrder, master: str) -> str:
 
 def _unless(told: str, own: str) -> str:
     return "" if told == own else told
+
+
+def _expression(order: SaltOrder) -> str:
+    return ",".join(order.tgt) if isinstance(order.tgt, tuple) else order.tgt
+
+
+def _for_these(order: SaltOrder, devices: Sequence[Device], jid: str) -> SaltOrder:
+    """The order under a jid for some devices alone; what is kept and told of it stays as it was published."""
+    return msgspec.structs.replace(
+        order, jid=jid, tgt=tuple(sorted({device.id for device in devices})), tgt_type="list"
+    )
 
 
 def _fun(order: SaltOrder) -> str:

@@ -279,3 +279,23 @@ async def test_all_parts_of_a_batch_that_have_not_started_are_cancelled(tmp_path
         assert f"Job {JID} is cancelled" in values["cam-2"]
         assert (values["cam-1"], values["cam-3"]) == ("", "")
         assert all(job.cancelled for job in gate.rooms.open_jobs)
+
+
+async def test_what_ends_a_batch_tells_each_device_the_jid_that_it_knows(tmp_path: Path, clock: HandClock) -> None:
+    async with opened(tmp_path, clock, "looks", "saltutil.*") as gate:
+        gate.hello("cam-1", "cam-2", "cam-3")
+        for name in ("cam-1", "cam-2"):
+            await gate.orders.take(published(JID, tgt=[name], tgt_type="list"), MASTER)
+        (part,) = await gate.book.parts(JID)
+        for job in gate.rooms.open_jobs:
+            for waiting in job.waiting.values():
+                waiting.state = State.RUNNING
+        kill = published(str(FIRST_JID + 100), "saltutil.kill_job", [JID])
+        for _ in range(2):
+            await gate.orders.take(kill, MASTER)
+        kills = {tuple(job.waiting): job.job for job in gate.rooms.open_jobs if job.job.fun == "saltutil.kill_job"}
+        assert {names: job.arg for names, job in kills.items()} == {("cam-1", "cam-3"): [JID], ("cam-2",): [part]}
+        assert gate.told.announced[2:] == [(MASTER, kill.jid, ["cam-1", "cam-2", "cam-3"])]
+        of_part = await gate.book.get(kills["cam-2",].jid)
+        assert of_part is not None
+        assert (of_part.told_as, of_part.load["arg"]) == (kill.jid, [JID]), "it is answered as it was published"

@@ -20,7 +20,7 @@ CEILING_SECONDS: Final = 30.0
 
 
 async def run(life: asyncio.TaskGroup, ends: Ends, above: Above, address: str, doubt: Callable[[], None]) -> None:
-    """Run the feed until cancelled. An answer that did not come is no end of the link: who is told of the doubt decides.
+    """Run the feed until cancelled. An answer that did not come ends no link: who is told of the doubt decides.
 
     ``life`` is the group of the link's tasks.
     """
