@@ -17,6 +17,7 @@ from device_agent.errors import EXIT_CONFIG, EXIT_NOT_ALL_OK, EXIT_OK, ConfigInv
 from device_agent.parts import Part, leaves
 from gateway.config import BrokerSettings, MasterEntry, SitesSettings, StationSettings
 from gateway.fleet.rehearsed import RehearsedFleet
+from gateway.salt.settings import UpstreamSettings
 from gateway.station import Station
 from tests.peers.broker import free_port
 from tests.peers.rope import new_keys, played_master
@@ -131,6 +132,21 @@ async def test_parts_open_in_their_order_and_close_in_reverse(steps: list[str], 
     order = [*PARTS, *LINKS]
     assert steps == [*(f"open {name}" for name in order), *(f"close {name}" for name in reversed(order))]
     assert not (tmp_path / "api.sock").exists()
+
+
+async def test_below_salt_masters_who_looks_for_news_opens_before_the_links_that_tell_it(
+    steps: list[str], tmp_path: Path
+) -> None:
+    upstream = UpstreamSettings(type="salt", masters=["127.0.0.1:1"])
+    station = Station("gateway", settings(tmp_path, masters=[], upstream=upstream))
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        running = group.create_task(station.run())
+        await opened(steps)
+        station.stop()
+    assert running.exception() is None
+    links = [*DEVICES, "sites", "salt-sender", "uplink", *LINKS[LINKS.index("calls") :]]
+    order = [*PARTS, *links]
+    assert steps == [*(f"open {name}" for name in order), *(f"close {name}" for name in reversed(order))]
 
 
 async def test_a_part_that_crashes_stops_the_others_in_order_and_is_told(steps: list[str], tmp_path: Path) -> None:

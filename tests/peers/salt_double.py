@@ -68,6 +68,7 @@ class SaltDouble:
         oaep = padding.OAEP(mgf=padding.MGF1(digest()), algorithm=digest(), label=None)
         theirs = serialization.load_pem_public_key(load["pub"].encode())
         assert isinstance(theirs, rsa.RSAPublicKey)
+        self.theirs = theirs
         body = {
             "enc": "pub",
             "pub_key": self.pem,
@@ -82,6 +83,19 @@ class SaltDouble:
             body["pub_sig"] = base64.b64encode(signature) + b"\n"
         bend(body)
         return self.signed(body, load["sig_algo"])
+
+    def pillar(
+        self, asked: Mapping[str, Any], pillar: object, bend: Bend = lambda body: None, signer: SaltDouble | None = None
+    ) -> bytes:
+        """The answer to whoever was let in last; ``bend`` changes what is signed, ``signer`` signs it."""
+        digest, box = hashes.SHA224(), new_box()
+        oaep = padding.OAEP(mgf=padding.MGF1(digest), algorithm=digest, label=None)
+        key = self.theirs.encrypt(box.key.encode(), oaep)
+        body = {"key": key, "pillar": pillar, "nonce": asked["nonce"]}
+        bend(body)
+        data = wire.pack(body)
+        inner = {"data": data, "sig": (signer or self).sign(data)}
+        return wire.pack({"key": key, "pillar": box.seal(wire.pack(inner))})
 
     def publish(self, load: Mapping[str, Any], *, serial: int | None = None, box: Box | None = None) -> bytes:
         """A publish, signed."""

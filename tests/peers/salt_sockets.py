@@ -36,6 +36,8 @@ class PlayedMaster(Part):
         self.standing: object = None
         """What it says of the gateway's key: True pending, False rejected; None: it lets it in."""
         self.answer: Callable[[dict[str, Any]], Any] = lambda load: None
+        self.bare: Callable[[dict[str, Any]], bytes | None] = lambda load: None
+        """What it answers without its usual box, as a pillar is."""
         self.bend_reply: Callable[[bytes], bytes | None] = lambda reply: reply
         """Changes what goes out; None: it stays silent."""
         self.slow: dict[str, asyncio.Event] = {}
@@ -100,6 +102,8 @@ class PlayedMaster(Part):
         self.last = load["cmd"]
         self.asked[self.last] += 1
         self.loads.append(load)
+        if (bare := self.bare(load)) is not None:
+            return bare
         return wire.pack(self.double.session.seal(wire.pack(self.answer(load)), load["nonce"]))
 
 

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Final
 import zmq.asyncio
 
 from device_agent.clock import Clock
+from device_agent.errors import Refused
 from device_agent.parts import Part
 from device_agent.questions import PATIENCE_SECONDS, Unanswered
 from upstream import failover
@@ -23,7 +24,7 @@ from upstream.cutting import Cut
 from upstream.ports import Refusals
 from upstream.rope import Ask
 from upstream.salt.above import Above
-from upstream.salt.ends import Ends
+from upstream.salt.ends import LINK, Ends
 from upstream.salt.link import Link
 from upstream.salt.pins import Pins
 from upstream.salt.ports import Asked, Feed, Orders
@@ -37,6 +38,8 @@ KEY_FILE: Final = "gateway.pem"
 PINS_FOLDER: Final = "masters"
 BEST_STATES: Final = ("connected", "pending", "connecting", "refused", "disconnected", "waiting", "cut")
 SHORTEST_LOOK_SECONDS: Final = 0.01
+ANSWERS: Final = frozenset({"not_found", "busy"})
+"""Refusals that say nothing against a master."""
 
 
 class SaltUplink(Part):
@@ -134,10 +137,15 @@ class SaltUplink(Part):
         deadline = self._clock.monotonic() + patience
         tried: set[Above] = set()
         failure = Unanswered("no master is there to be asked")
-        while (above := self._next_above(tried)) is not None:
+        while (found := self._next_above(tried)) is not None:
+            address, above = found
             tried.add(above)
             try:
                 return await self._asked(above, about, body, max(0.0, deadline - self._clock.monotonic()))
+            except Refused as refusal:
+                if refusal.reason not in ANSWERS:
+                    self._ends.refusals.refused(LINK, refusal.reason, address, f"{about}: {refusal.detail}")
+                raise
             except Unanswered as error:
                 failure = error
                 if self._clock.monotonic() >= deadline:
@@ -181,10 +189,11 @@ class SaltUplink(Part):
         await asyncio.sleep(seconds)
         self._ends.cut.end(turn)
 
-    def _next_above(self, tried: set[Above]) -> Above | None:
+    def _next_above(self, tried: set[Above]) -> tuple[str, Above] | None:
         active = self._active()
         links = [*([active] if active is not None else []), *self._live()]
-        return next((link.above for link in links if link.above is not None and link.above not in tried), None)
+        there = [(link.address, link.above) for link in links if link.above is not None]
+        return next((each for each in there if each[1] not in tried), None)
 
     def _live(self) -> list[Link]:
         """The links in the order of the list."""
