@@ -174,6 +174,21 @@ async def test_what_cannot_be_kept_is_not_taken_and_counted(bed: SaltBed, master
     assert bed.orders.jids == [jid(2)]
 
 
+async def test_a_burst_of_jobs_is_taken_whole_though_the_first_is_slow_to_write(
+    bed: SaltBed, master: PlayedMaster
+) -> None:
+    async with bed.uplink(master):
+        await bed.connected(master)
+        bed.orders.free.clear()
+        for number in range(200):
+            await master.publish(ping(number))
+        bed.orders.free.set()
+        await until(lambda: len(bed.orders.taken) == 200)
+        assert bed.up.status()["links"][0]["lost_publishes"] == 0
+    assert bed.orders.jids == [jid(number) for number in range(200)]
+    assert not bed.refusals.reasons
+
+
 async def test_a_new_key_heals_and_the_same_message_is_taken(bed: SaltBed, master: PlayedMaster) -> None:
     async with bed.uplink(master):
         await bed.connected(master)

@@ -112,8 +112,12 @@ class KeptOrders:
 
     def __init__(self) -> None:
         self.taken: list[tuple[SaltOrder, str]] = []
+        self.free = asyncio.Event()
+        """While it is not set, the next one is being written."""
+        self.free.set()
 
     async def take(self, order: SaltOrder, master: str) -> None:
+        await self.free.wait()
         self.taken.append((order, master))
 
     @property

@@ -173,6 +173,7 @@ class Link:
                 channel, aside = (self._channel(each, probe.heard) for each in (connections, self._aside))
                 above = Above(self._ends.rules, channel, aside)
                 life.create_task(published.watch(probe.look), name="uplink/monitor")
+                life.create_task(published.take_in(self._refused), name="uplink/take-in")
                 await published.heard()
                 await self._begin(life, published, above, probe)
         except* LinkLost as lost:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import deque
 from collections.abc import Callable
 from typing import Final
 
@@ -11,6 +12,7 @@ import zmq
 import zmq.asyncio
 from zmq.utils.monitor import recv_monitor_message
 
+from device_agent.errors import Refused
 from upstream.dealer import LinkLost
 from upstream.salt.channel import dialled
 from upstream.salt.publishes import PUBLISH_BYTES, SUBSCRIPTIONS
@@ -18,8 +20,12 @@ from upstream.salt.publishes import PUBLISH_BYTES, SUBSCRIPTIONS
 CONNECT_SECONDS: Final = 10.0
 RECONNECT_MILLISECONDS: Final = 500
 RECONNECT_CEILING_MILLISECONDS: Final = 10_000
-QUEUED: Final = 32
-"""Publishes that wait to be read, 128 MiB at the most; libzmq drops more, which shows as gaps in the serials."""
+QUEUED: Final = 8
+"""Publishes in the socket, 32 MiB at the most. What it does not take waits at the master, which drops soon."""
+
+WAITING_BYTES: Final = 32 * 1024 * 1024
+WAITING: Final = 10_000
+"""Publishes that have come and wait to be read, while an order before them is written or a sign-in is under way."""
 
 MESSAGE_CEILING_BYTES: Final = PUBLISH_BYTES + 64 * 1024
 """Over this libzmq drops the line and dials again; between the two we refuse and count."""
@@ -31,6 +37,9 @@ class Subscription:
     def __init__(self, context: zmq.asyncio.Context, endpoint: str) -> None:
         self.connected = False
         self._endpoint = endpoint
+        self._waiting: deque[list[bytes]] = deque()
+        self._bytes = 0
+        self._news = asyncio.Event()
         self._up = asyncio.Event()
         self._socket = context.socket(zmq.SUB)
         self._socket.reconnect_ivl = RECONNECT_MILLISECONDS
@@ -61,9 +70,31 @@ class Subscription:
                 f"{self._endpoint}, where it publishes, could not be reached in {CONNECT_SECONDS:.0f} s"
             ) from None
 
+    async def take_in(self, refused: Callable[[Refused], None]) -> None:
+        """Take in what is published, whoever reads it and when, until cancelled.
+
+        ``refused`` is told of each for which there is no room (``publishes_full``).
+        """
+        while True:
+            frames = await self._socket.recv_multipart()
+            size = sum(map(len, frames))
+            if len(self._waiting) >= WAITING or self._bytes + size > WAITING_BYTES:
+                refused(Refused("publishes_full", f"{len(self._waiting)} publishes wait to be read"))
+            else:
+                self._waiting.append(frames)
+                self._bytes += size
+                self._news.set()
+            # What has come is given without a pause; the others get their turn all the same.
+            await asyncio.sleep(0)
+
     async def next(self) -> list[bytes]:
-        """The frames of the next publish."""
-        return await self._socket.recv_multipart()
+        """The frames of the next publish that was taken in."""
+        while not self._waiting:
+            self._news.clear()
+            await self._news.wait()
+        frames = self._waiting.popleft()
+        self._bytes -= sum(map(len, frames))
+        return frames
 
     def close(self) -> None:
         """Free the sockets."""

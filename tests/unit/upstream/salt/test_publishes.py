@@ -11,7 +11,7 @@ from tests.peers.salt_double import SaltDouble, new_box
 from upstream.salt.publishes import SUBSCRIPTIONS, opened, signed_box
 from upstream.salt.rsa_keys import MasterKey
 from upstream.salt.sign_in_budget import AT_ONCE, ONE_PER_SECONDS, SignInBudget
-from upstream.salt.subscription import Subscription
+from upstream.salt.subscription import WAITING_BYTES, Subscription
 from upstream.salt.terms import endpoint
 from upstream.salt.wire import pack
 
@@ -50,7 +50,7 @@ async def test_nobody_without_the_key_makes_a_reader_work_or_keep_much() -> None
         subscription = Subscription(context, "tcp://127.0.0.1:9")
         try:
             socket = subscription._socket
-            assert 0 < int(socket.rcvhwm) * int(socket.maxmsgsize) <= 160 << 20
+            assert 0 < int(socket.rcvhwm) * int(socket.maxmsgsize) + WAITING_BYTES <= 80 << 20
         finally:
             subscription.close()
             subscription._monitor.close(linger=0)
