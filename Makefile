@@ -9,6 +9,7 @@ DEMO_ARGS ?=
 BENCH ?= fanout
 BENCH_ARGS ?= --devices 1000
 AGENT_ARGS ?=
+SALT_ARGS ?=
 PYTEST_ARGS ?=
 FUZZ_ARGS ?=
 CHAOS_ARGS ?=
@@ -17,7 +18,7 @@ ARCH ?= amd64
 VERSION ?=
 FAST ?=
 
-.PHONY: help setup demo test check format unit bench bench-agent bench-peers flakes fuzz chaos deb wheels appliance salt clean
+.PHONY: help setup demo test check format unit bench bench-agent bench-salt bench-peers flakes fuzz chaos deb wheels appliance salt clean
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 
@@ -56,6 +57,9 @@ bench-agent: setup ## measure the agent's package beside a stock Salt minion on 
 	@packaging/make-bench-peers /usr/bin/python3
 	@$(MAKE) -s deb FAST=1 && $(MAKE) -s deb FAST=1 VERSION=0.0.1
 	@$(BIN)/python -m tests.appliance.agent_figures $(AGENT_ARGS)
+
+bench-salt: setup ## measure a gateway below a stock Salt master beside a bare client and Salt's deltaproxy; as root (SALT_ARGS="--repeat 5")
+	@$(BIN)/python -m tests.salt.fan_out $(SALT_ARGS)
 
 bench-peers: ## get salt-ssh and pyinfra from PyPI, for "make bench BENCH=ssh BENCH_ARGS='--devices 500'"
 	@packaging/make-bench-peers "$(PYTHON)"

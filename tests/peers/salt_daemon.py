@@ -30,6 +30,9 @@ Output = int | IO[str]
 class SaltDaemon:
     """One process group at a time, always with the same folder and settings; leaving the context removes all of it."""
 
+    words: tuple[str, ...] = ()
+    """What else stands on its command line."""
+
     def __init__(self, programs: Path, role: str, settings: dict[str, Any]) -> None:
         self.programs = programs
         self.role = role
@@ -61,7 +64,7 @@ class SaltDaemon:
     def start(self) -> None:
         """Start it with the settings as they are now, and return when it answers."""
         (self.folder / self.role).write_text(json.dumps(self.settings))
-        command = [str(self.programs / f"salt-{self.role}"), "--config-dir", str(self.folder)]
+        command = [str(self.programs / f"salt-{self.role}"), "--config-dir", str(self.folder), *self.words]
         with (self.folder / "console").open("ab") as console:
             self._process = subprocess.Popen(
                 command,
@@ -80,6 +83,12 @@ class SaltDaemon:
     def answers(self) -> bool:
         """Whether it is ready."""
         raise NotImplementedError
+
+    @property
+    def group(self) -> int:
+        """Its process group."""
+        assert self._process is not None, f"the {self.role} is not started"
+        return self._process.pid
 
     def stop(self) -> None:
         """SIGTERM, as its unit does it; returns when no process of it is left."""
