@@ -29,6 +29,11 @@ KEYS: Final = ("trust.keys", "curve.key")
 SALT_KEY: Final = "salt/gateway.pem"
 """The key pair that Salt masters accepted, where they are above; it goes with the others."""
 
+SALT_MASTERS: Final = ("salt/masters", "salt")
+"""The folders with public keys of Salt masters: those that were kept, and the one that vouches for others."""
+
+SALT_MASTERS_MOST: Final = 256
+
 TRUST: Final = ("root-lists", "revocations", "masters", "time-floor", CERTIFICATE, "broker-authority.pem")
 """What is copied as it is. The last one is a key as well; see docs/backup.md why it always goes along."""
 
@@ -37,6 +42,7 @@ SETTINGS_PIECES: Final = "settings/pieces/"
 POLICY: Final = "policy/main.yaml"
 POLICY_PIECES: Final = "policy/pieces/"
 
+_salt_master = re.compile(rf"({'|'.join(SALT_MASTERS)})/[A-Za-z0-9%_~-][A-Za-z0-9%._~-]{{0,250}}\.pub")
 _piece = re.compile(r"[^/.][^/]{0,120}\.yaml")
 
 
@@ -146,7 +152,14 @@ def _is_sound(entry: Entry) -> bool:
         return entry.size > 0
     if not 0 <= entry.size <= SMALL_BYTES:
         return False
-    return entry.name in (*KEYS, SALT_KEY, *TRUST, SETTINGS, POLICY) or is_piece(entry.name)
+    return (
+        entry.name in (*KEYS, SALT_KEY, *TRUST, SETTINGS, POLICY) or is_piece(entry.name) or is_salt_master(entry.name)
+    )
+
+
+def is_salt_master(name: str) -> bool:
+    """Whether this is the name of a public key of a Salt master."""
+    return _salt_master.fullmatch(name) is not None
 
 
 def is_piece(name: str) -> bool:

@@ -18,7 +18,18 @@ from device_agent.clock import Clock, iso
 from device_agent.errors import StationFailed, UsageInvalid
 from device_agent.settings import load, says
 from gateway.backup.archive import SealedReader, read_header
-from gateway.backup.contents import CERTIFICATE, KEYS, SALT_KEY, SETTINGS, STORE, TRUST, Contents, copy, read_contents
+from gateway.backup.contents import (
+    CERTIFICATE,
+    KEYS,
+    SALT_KEY,
+    SETTINGS,
+    STORE,
+    TRUST,
+    Contents,
+    copy,
+    is_salt_master,
+    read_contents,
+)
 from gateway.backup.place import check_place, kept_still, put_in_place, staged, state_folder
 from gateway.backup.refusals import BackupRefused
 from gateway.backup.renewal import Restoration, check_store, renew_store
@@ -152,8 +163,9 @@ def _filled(
     wanted = {*TRUST, *KEYS, SALT_KEY} - ({*KEYS, SALT_KEY, CERTIFICATE} if new_keys else set())
     try:
         for file_name, body in small.items():
-            if file_name in wanted:
-                (folder / file_name).parent.mkdir(mode=0o700, exist_ok=True)
+            if file_name in wanted or is_salt_master(file_name):
+                for parent in reversed((folder / file_name).relative_to(folder).parents):
+                    (folder / parent).mkdir(mode=0o700, exist_ok=True)
                 write_private(folder / file_name, body)
         (folder / COPIES).mkdir(mode=0o700)
         write_copies(small, folder / COPIES)

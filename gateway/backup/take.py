@@ -23,12 +23,15 @@ from gateway.backup.contents import (
     CERTIFICATE,
     KEYS,
     SALT_KEY,
+    SALT_MASTERS,
+    SALT_MASTERS_MOST,
     SMALL_BYTES,
     STORE,
     TRUST,
     Contents,
     Entry,
     copy,
+    is_salt_master,
     read_contents,
     written,
 )
@@ -37,6 +40,7 @@ from gateway.backup.settings_files import settings_files
 from gateway.backup.snapshot import Progress, devices_of, schema_of, take_snapshot
 from gateway.config import StationSettings
 from gateway.fleet.private_file import read_private
+from upstream.salt.rsa_keys import PEM_CHARACTERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,10 +149,31 @@ def _small_files(state: Path, wish: Wish) -> dict[str, bytes]:
                 allowed="a gateway that was started once; it makes its keys then",
                 hint="start it, or take the backup without keys: --without-keys",
             )
+    found |= _salt_masters(state)
     if not wish.with_keys:
         # It stands for keys that are not there.
         found.pop(CERTIFICATE, None)
     return found | settings_files(wish.settings, wish.config)
+
+
+def _salt_masters(state: Path) -> dict[str, bytes]:
+    """The public keys of Salt masters that this gateway holds to. Raises ``ConfigInvalid``."""
+    names = [
+        name
+        for folder in SALT_MASTERS
+        for path in sorted((state / folder).glob("*.pub"))
+        if is_salt_master(name := f"{folder}/{path.name}")
+    ]
+    if len(names) > SALT_MASTERS_MOST:
+        raise ConfigInvalid(
+            "too many keys of Salt masters are kept",
+            where=str(state / SALT_MASTERS[0]),
+            found=f"{len(names)} files",
+            allowed=f"at most {SALT_MASTERS_MOST}",
+            hint="remove those of masters that are not in the settings any more",
+        )
+    bodies = {name: read_private(state / name, PEM_CHARACTERS) for name in names}
+    return {name: body for name, body in bodies.items() if body is not None}
 
 
 @contextmanager

@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from device_agent.clock import iso
+from device_agent.errors import ConfigInvalid
 from device_agent.protocol.messages import AuditRecord, decode_item, encode
 from device_agent.trust.device_certificate import read_device_certificate
 from device_agent.trust.epochs import GroupKeys, open_epoch
 from gateway.backup import contents
+from gateway.backup.take import _salt_masters
 from gateway.devices.epochs import Epochs
 from gateway.devices.recertify import Recertification
 from gateway.devices.sessions import Sessions
@@ -18,7 +20,10 @@ from tests.peers.backed_up import KNOWN_EPOCH, SECRET, Gateway, again, furnished
 from tests.peers.clock import STARTED_WALL, HandClock
 from tests.peers.database import a_job, look, opened_rooms
 from tests.peers.joining import JoinSite, a_device
+from tests.peers.salt_double import SaltDouble
 from tests.peers.waiting import until
+from upstream.salt.pins import Pins
+from upstream.salt.rsa_keys import MasterKey
 
 
 @pytest.fixture
@@ -108,6 +113,38 @@ async def test_the_key_that_salt_masters_accepted_comes_back_and_never_without_t
     assert ((new.state / "salt/gateway.pem").stat().st_mode & 0o777) == 0o600
     new.put_back(backup, new_keys=True, force=True)
     assert "salt/gateway.pem" not in new.files()
+
+
+@pytest.mark.parametrize("new_keys", [False, True])
+async def test_the_keys_of_salt_masters_come_back_and_with_them_whom_to_believe(
+    old: Gateway, new: Gateway, backup: Path, new_keys: bool
+) -> None:
+    known, voucher = MasterKey(SaltDouble().pem), MasterKey(SaltDouble("signing").pem)
+    pins = Pins(old.state / "salt" / "masters", 4506)
+    pins.keep("[2001:db8::1]", known)
+    pins.set_aside("[2001:db8::1]", SaltDouble("other").pem)
+    pins.signing_place("master_sign").write_text(voucher.pem)
+    old.take(overwrite=True)
+    new.put_back(backup, new_keys=new_keys)
+    back = Pins(new.state / "salt" / "masters", 4506)
+    found = [back.known("[2001:db8::1]"), back.signing("master_sign")]
+    assert [key and key.pem for key in found] == [known.pem, voucher.pem]
+    assert not list(new.state.rglob("*.refused")), "a key that nobody believed"
+    assert {path.stat().st_mode & 0o777 for path in (new.state / "salt").rglob("*") if path.is_dir()} == {0o700}
+
+
+def test_too_many_keys_of_salt_masters_are_said(old: Gateway) -> None:
+    folder = old.state / "salt" / "masters"
+    folder.mkdir(parents=True)
+    for number in range(contents.SALT_MASTERS_MOST + 1):
+        (folder / f"{number}.pub").write_text("a key")
+    with pytest.raises(ConfigInvalid, match="too many keys"):
+        _salt_masters(old.state)
+
+
+@pytest.mark.parametrize("name", ["salt/masters/../x.pub", "salt/masters/.x.pub", "salt/x/y.pub", "salt/masters/x.pem"])
+def test_a_key_of_a_salt_master_leads_nowhere_else(name: str) -> None:
+    assert not contents.is_salt_master(name)
 
 
 async def test_doors_that_were_open_are_shut_and_tokens_are_void(new: Gateway, backup: Path) -> None:
