@@ -24,7 +24,8 @@ from gateway.salt.answers import Told, entries, event, load_of
 from gateway.salt.asked import ORIGIN
 from gateway.salt.book import Ordered, SaltBook
 from gateway.salt.cursor import Cursor
-from gateway.salt.line import CHUNK, CHUNK_BYTES, Chunk, Line
+from gateway.salt.line import CHUNK_BYTES, Chunk, Line
+from gateway.salt.not_taken import NotTaken
 from gateway.salt.remembered import Remembered
 from gateway.salt.scheduled import scheduled
 from gateway.spool.queue import Spool
@@ -42,6 +43,9 @@ AWAY_SECONDS: Final = 60.0
 
 PROMPT: Final = 1000
 """Announcements and answers to probes that wait for one master."""
+
+NOT_TAKEN: Final = "not_taken"
+"""Why an event is dropped, in the ledger, and what the master is told of it."""
 
 PRUNE_SECONDS: Final = 3600.0
 NO_ANSWERS: Final = 2**62
@@ -78,6 +82,7 @@ class SaltSender(Part):
         self._active: str | None = None
         self._claimed: set[int] = set()
         self._posting = asyncio.Lock()
+        self._not_taken = NotTaken()
         self._jobs = Remembered()
         self._began = clock.monotonic()
 
@@ -315,7 +320,7 @@ class SaltSender(Part):
                 await news.wait()
 
     async def _post_some(self, line: Line, master: str, stream: Stream) -> None:
-        rows = (await self._spool.read(stream, 0, CHUNK_BYTES))[:CHUNK]
+        rows = (await self._spool.read(stream, 0, CHUNK_BYTES))[: self._not_taken.most(stream)]
         events, runs = [], []
         for sequence, body in rows:
             item = self._read(body)
@@ -324,14 +329,32 @@ class SaltSender(Part):
                 runs.append(run)
             elif item is not None:
                 events += event(item, mark=mark, gateway=self._gateway, twice=self._syndic_tags)
-        if events:
-            await line.above.events(events)
-            self._metrics.add("salt_events_sent", len(events))
-        if runs:
-            await line.above.returns(runs)
-            self._metrics.add("salt_answers_sent", len(runs))
+        try:
+            if events:
+                await line.above.events(events)
+                self._metrics.add("salt_events_sent", len(events))
+            if runs:
+                await line.above.returns(runs)
+                self._metrics.add("salt_answers_sent", len(runs))
+        except (Unanswered, Refused):
+            doubted = self._not_taken.refused(master, stream, rows[0][0], len(rows))
+            if len(rows) > 1:
+                self._metrics.add("salt_unconfirmed")
+            elif doubted:
+                await self._let_go_of(line, master, stream, rows[0][0])
+            else:
+                raise
+            return
         if rows:
+            self._not_taken.confirmed(stream)
             await self._spool.confirm(stream, rows[-1][0], master)
+
+    async def _let_go_of(self, line: Line, master: str, stream: Stream, sequence: int) -> None:
+        """What the master does not take holds all behind it; but it is to blame only if the master takes something."""
+        mark = f"{self._spool.epoch}/{stream}/{sequence}"
+        await line.above.events([(f"outstation/{self._gateway}/{NOT_TAKEN}", {"event": mark})])
+        log.error("an item that a Salt master does not take is let go master=%s item=%s", master, mark)
+        await self._spool.drop(stream, sequence, NOT_TAKEN)
 
     # --- what wakes them -------------------------------------------------------------------------------------------
 

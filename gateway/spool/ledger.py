@@ -49,6 +49,17 @@ _COALESCED = (
     ),
     "DELETE FROM spool_state WHERE key = ? AND sequence > ?",
 )
+_DROPPED = (
+    (
+        "INSERT INTO drops (class, reason, count) SELECT ?2, ?3, 1 FROM spool_{stream} WHERE sequence = ?1"
+        " ON CONFLICT (class, reason) DO UPDATE SET count = count + excluded.count"
+    ),
+    (
+        "UPDATE ledger SET pending_bytes = pending_bytes - (SELECT coalesce(sum(length(body)), 0) FROM spool_{stream}"
+        " WHERE sequence = ?1) WHERE class = ?2"
+    ),
+    "DELETE FROM spool_{stream} WHERE sequence = ?1",
+)
 CUT_ROWS = 65_536
 """So many items of a stream give way at once: nobody waits for a transaction that looks at all that waits."""
 _CUT = (
@@ -130,6 +141,13 @@ def delivered_items(stream: Stream, sequences: Sequence[int], master: str) -> li
 def lost(name: Class, reason: str, count: int) -> list[Statement]:
     """So many items were accepted and never came into the spool."""
     return [(_LOST, [(count, name)]), (_LOST_WHY, [(name, reason, count)])]
+
+
+def dropped(stream: Stream, sequence: int, reason: str) -> list[Statement]:
+    """One item that waits is let go for this reason."""
+    name = CLASS_OF[stream]
+    counted, freed, gone = (statement.format(stream=stream) for statement in _DROPPED)
+    return [(counted, [(sequence, name, reason)]), (freed, [(sequence, name)]), (gone, [(sequence,)])]
 
 
 def coalescing(key: str, after: int) -> list[Statement]:

@@ -192,6 +192,11 @@ class Spool(Part):
         """
         await self._let_go(stream, [*ledger.delivered_items(stream, sequences, master), *beside])
 
+    async def drop(self, stream: Stream, sequence: int, reason: str) -> None:
+        """Nobody above takes this item: it is let go, and counted as dropped for this reason."""
+        await self._writer.commit(ledger.dropped(stream, sequence, reason))
+        await self._measure()
+
     async def waiting(self, stream: Stream, sequences: Sequence[int]) -> set[int]:
         """Which of these items of a stream nobody has confirmed yet."""
         rows = await self._reader.rows(

@@ -14,7 +14,9 @@ from device_agent.questions import Unanswered
 from gateway.audit.book import Deed
 from gateway.rooms import Rooms
 from gateway.salt.book import Ordered, SaltBook
+from gateway.salt.not_taken import TRIES
 from gateway.salt.sender import AWAY_SECONDS, SaltSender
+from gateway.spool.ledger import recount
 from gateway.store.reader import StoreUnreadable
 from tests.peers.clock import HandClock
 from tests.peers.database import FIRST_JID, a_job, opened_rooms
@@ -69,6 +71,10 @@ class Gate:
 
     async def emptied(self) -> bool:
         return await self.rooms.spool.pending() == 0
+
+    async def dropped(self) -> dict[str, int]:
+        """Of the events."""
+        return next(entry.dropped for entry in await self.rooms.spool.entries() if entry.name == "events")
 
     async def ledger(self) -> tuple[int, int]:
         """Of the answers: how many were accepted, and how many are delivered."""
@@ -180,6 +186,38 @@ async def test_events_that_a_master_did_not_confirm_stay(gate: Gate) -> None:
     async with one.linked(gate.sender, ONE):
         await until(gate.emptied)
     assert [tag for tag, _ in one.posted] == ["site/door/open"] * 2
+
+
+async def test_an_event_that_a_master_does_not_take_is_found_and_counted_and_those_behind_it_go_up(gate: Gate) -> None:
+    tags = [f"site/door/{number}" for number in range(150)]
+    events = [Event(tag=tag, data={}, stamp=1.0, site="lisbon") for tag in tags]
+    await gate.rooms.writer.commit(gate.rooms.spool.adding(events))
+    gate.sender.active(ONE, True)
+    one = SaltAboveDouble()
+    one.not_taken = tags[70]
+    for _ in range(TRIES - 1):
+        await gate.not_answered(one)
+    assert not await gate.dropped(), "it may be taken yet"
+    async with one.linked(gate.sender, ONE):
+        await until(gate.emptied)
+    posted = [tag for tag, _ in one.posted]
+    assert posted == [*tags[:70], "outstation/lisbon/not_taken", *tags[71:]]
+    assert await gate.dropped() == {"not_taken": 1}
+    (entry,) = [entry for entry in await gate.rooms.spool.entries() if entry.name == "events"]
+    assert (entry.accepted, entry.delivered, entry.pending_bytes) == (150, 149, 0)
+    assert all(found.equal for found in await recount(gate.rooms.spool.path))
+
+
+async def test_a_master_that_takes_nothing_costs_no_event(gate: Gate) -> None:
+    events = [Event(tag=f"site/door/{number}", data={}, stamp=1.0, site="lisbon") for number in range(20)]
+    await gate.rooms.writer.commit(gate.rooms.spool.adding(events))
+    gate.sender.active(ONE, True)
+    one = SaltAboveDouble()
+    one.reply = ""
+    for _ in range(3 * TRIES):
+        await gate.not_answered(one)
+    assert not await gate.dropped()
+    assert await gate.rooms.spool.pending() == 20
 
 
 @pytest.mark.parametrize("how", ["the store fails", "the link is lost"])

@@ -29,6 +29,8 @@ class SaltAboveDouble:
         self.unannounced = False
         """Announcements are not answered."""
         self.reply: Any = None
+        self.not_taken = ""
+        """A message with an event of this tag is not confirmed."""
         self.free = asyncio.Event()
         self.free.set()
 
@@ -42,6 +44,8 @@ class SaltAboveDouble:
         await self._answer()
 
     async def events(self, events: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
+        if self.not_taken in {tag for tag, _ in events}:
+            raise Unanswered("the master does not confirm _minion_event", found="''", allowed="nil")
         self.posted += events
         await self._answer()
 
