@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import fcntl
 import http.client
 import json
 import os
 import socket
-import struct
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from device_agent import package_lock
 from gateway.upgrade.judging import Unit
 from gateway.upgrade.repack import repack
 
@@ -22,7 +21,6 @@ SOCKETS: Final[Mapping[str, Path]] = {
     "outstation-gateway.service": Path("/run/outstation/gateway.sock"),
     "outstation-master.service": Path("/run/outstation/master.sock"),
 }
-LOCKS: Final = (Path("/var/lib/dpkg/lock-frontend"), Path("/var/lib/dpkg/lock"))
 PIN: Final = Path("/etc/apt/preferences.d/outstation-rolled-back.pref")
 ASK_SECONDS: Final = 20.0
 COMMAND_SECONDS: Final = 60.0
@@ -30,8 +28,6 @@ PUT_BACK_SECONDS: Final = 900.0
 ANSWER_BYTES: Final = 1024 * 1024
 ROLLBACK_VARIABLE: Final = "OUTSTATION_ROLLBACK"
 """In the environment of the package scripts while the guard puts a package back: nothing is kept and nobody judges."""
-
-_LOCK: Final = struct.Struct("hhqqi4x")
 
 
 def is_booted() -> bool:
@@ -67,7 +63,7 @@ def package() -> tuple[str, str]:
 
 def is_busy() -> bool:
     """Whether a package manager works. Asked without taking its lock, which would make the next one fail."""
-    return any(_is_locked(path) for path in LOCKS)
+    return package_lock.is_busy()
 
 
 def unit(name: str) -> Unit:
@@ -155,16 +151,6 @@ def turn_away(version: str) -> None:
 def allow_again() -> None:
     """No version is turned away any more."""
     PIN.unlink(missing_ok=True)
-
-
-def _is_locked(path: Path) -> bool:
-    try:
-        with path.open("rb") as file:
-            asked = _LOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-            kind, *_ = _LOCK.unpack(fcntl.fcntl(file, fcntl.F_GETLK, asked))
-    except OSError:
-        return False
-    return bool(kind != fcntl.F_UNLCK)
 
 
 def _number(text: str | None) -> int:

@@ -42,9 +42,13 @@ async def test_the_package_installs_joins_answers_is_upgraded_and_purged(bed: Te
     shown = await camera.said("outstation-agent", "show")
     assert f"{NAME}\n" in shown
     assert " error " not in await camera.said("outstation-agent", "check")
-    before = await camera.property_of(AGENT, "MainPID")
 
-    # An ordinary job upgrades the agent that runs it, is answered once, and leaves the package whole.
+    # An ordinary job upgrades the agent that runs it, is answered once, and leaves the package whole: also where the
+    # package manager works on for longer than a stop of the agent waits for its jobs.
+    await camera.write("/etc/outstation/agent.yaml", f"serial: {NAME}\ndrain_seconds: 0\n")
+    await camera.run("systemctl", "restart", AGENT)
+    await pair.status("connected to ")
+    before = await camera.property_of(AGENT, "MainPID")
     there = f"/var/tmp/{current.name}"
     await camera.push(current, there)
     changes = await pair.call("pkg.install", f"sources={json.dumps([{'outstation-agent': there}])}")

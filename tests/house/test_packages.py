@@ -6,11 +6,12 @@ import re
 import subprocess
 import sys
 import tomllib
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-from device_agent import RELEASED, __version__
+from device_agent import RELEASED, __version__, restart_after_upgrade
 from tests.house.tree import ROOT, listing
 
 DEBIAN = ROOT / "debian"
@@ -95,6 +96,16 @@ def test_an_upgrade_does_not_wait_with_an_agent_that_waits(
     asked = (tmp_path / "asked").read_text(encoding="utf-8").splitlines() if (tmp_path / "asked").exists() else []
     changes = [line for line in asked if not line.startswith("show ")]
     assert changes == (["daemon-reload", "--no-block restart outstation-agent.service"] if restarts else [])
+
+
+def test_an_agent_starts_anew_after_the_package_manager_and_not_in_the_middle_of_it() -> None:
+    text = (DEBIAN / "outstation-agent.postinst").read_text(encoding="utf-8")
+    _, _, after = text.partition("#DEBHELPER#")
+    program, module = re.findall(r"(/usr/lib/\S+/python3) -I -m (\S+)", after)[0]
+    assert program == "/usr/lib/outstation-agent/bin/python3"
+    assert find_spec(module) is not None
+    assert restart_after_upgrade.__name__ == module
+    assert f"try-restart {restart_after_upgrade.UNIT} || true" in after
 
 
 def test_the_newest_entry_of_the_debian_changelog_is_this_release() -> None:
