@@ -45,9 +45,9 @@ class KeptOrders:
 
     def adding(self, jid: str, told_as: str, master: str, size: int, waits: int, now: float) -> Statement:
         """The statement that keeps in mind how much an order takes, and how many answers it waits for."""
-        rows, total = self._kept.get(master, (0, 0))
-        # Too much where the commit fails; counted anew before anything is refused.
-        self._kept[master] = (rows + 1, total + size + ROW_BYTES)
+        if (known := self._kept.get(master)) is not None:
+            # Too much where the commit fails; counted anew before anything is refused.
+            self._kept[master] = (known[0] + 1, known[1] + size + ROW_BYTES)
         return (_ADD, [(jid, told_as, master, size + ROW_BYTES, waits, now)])
 
     @staticmethod

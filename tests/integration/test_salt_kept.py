@@ -135,3 +135,19 @@ async def test_what_is_forgotten_with_age_is_not_counted_any_more(tmp_path: Path
         assert await gate.rooms.reader.rows("SELECT * FROM salt_kept") == []
         await refused(gate, ROWS)
         assert len(await kept(gate)) == 1
+
+
+async def test_what_was_kept_is_counted_also_when_rows_were_forgotten_meanwhile(
+    tmp_path: Path, clock: HandClock
+) -> None:
+    async with opened(tmp_path, clock, "looks", rows=ROWS) as gate:
+        gate.hello("cam-1")
+        for number in range(ROWS - 1):
+            await refused(gate, number)
+        # As when it comes between the look for room and the order itself.
+        gate.book.kept.forget_counts()
+        order = published(str(FIRST_JID + ROWS))
+        await gate.rooms.writer.commit(gate.book.adding(order, "test.ping", MASTER, ["cam-1"], clock.wall()))
+        await refused(gate, ROWS + 1)
+        assert len(await kept(gate)) == ROWS
+        assert gate.rooms.metrics.refusals["salt", "orders_full"] == 1
