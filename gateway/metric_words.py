@@ -146,5 +146,6 @@ WORDS: Final[Mapping[str, str]] = {
     "salt_unconfirmed_total": "times that a master did not confirm what it was told; it is told again",
     "salt_store_failures_total": "times that the store failed while a master was told; it is told again",
     "salt_prompt_dropped_total": "announcements and answers to probes with nobody to tell, or no room",
+    "salt_registrations_total": "times that a master took the devices as resources",
     "salt_items_unreadable_total": "items of the spool that were let go since they cannot be read",
 }

@@ -17,6 +17,8 @@ from gateway.salt.above_pillar import SaltPillar
 from gateway.salt.asked import JobTable
 from gateway.salt.book import SaltBook
 from gateway.salt.orders import SaltOrders
+from gateway.salt.resource_targets import ResourceTargets
+from gateway.salt.resources import Resources
 from gateway.salt.sender import SaltSender
 from gateway.salt.serials import SaltSerials
 from upstream.salt.uplink import SaltUplink
@@ -60,6 +62,7 @@ class SaltRooms:
             spool=rooms.spool,
             writer=rooms.writer,
             telling=self.sender,
+            resources=ResourceTargets(rules.id, upstream.resource_rules(), rooms.registry.everything),
             metrics=rooms.metrics,
             clock=clock,
         )
@@ -81,6 +84,14 @@ class SaltRooms:
             feed=self.sender,
             refusals=rooms.metrics,
             clock=clock,
+            registering=Resources(
+                rules=upstream.resource_rules(),
+                devices=rooms.registry.everything,
+                revision=lambda: rooms.registry.revision,
+                marks=state_dir / "salt" / "resources",
+                metrics=rooms.metrics,
+                clock=clock,
+            ),
             asked=SaltAnswers(files, SaltPillar(settings.name, grains, clock)).answer,
         )
 

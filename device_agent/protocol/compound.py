@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 from device_agent.errors import UsageInvalid
 from device_agent.protocol import limits, target_terms
@@ -24,10 +26,14 @@ GRAIN_ENGINES = {
     "I": target_terms.pillar_term,
     "J": target_terms.pillar_pattern_term,
 }
+Engine = Callable[[str, str], Term]
+"""Makes the term of a word, from what stands behind its @ and where it stands. Raises ``UsageInvalid``."""
+
+NO_MORE: Mapping[str, Engine] = MappingProxyType({})
 ENGINES_REFUSED = {
     "N": "a nodegroup, which is replaced by what it stands for where the job is issued",
-    "T": "Salt's resources, which there are none of here",
-    "M": "Salt's managing minions, which there are none of here",
+    "T": "Salt's resources, which only a Salt master above a gateway knows",
+    "M": "Salt's managing minions, which only a Salt master above a gateway knows",
 }
 ENGINES_ALLOWED = (
     "G@key:glob, P@key:regular-expression, I@key:glob, J@key:regular-expression, E@regular-expression, L@id,id, "
@@ -48,11 +54,13 @@ def engine_of(word: str) -> tuple[str, str, str] | None:
 class Compound:
     """A recursive-descent parser with Python's precedence, which Salt's has too: ``not`` before ``and`` before ``or``.
 
-    As in Salt, words are what stands between spaces, and a ``not`` after a term means ``and not``.
+    As in Salt, words are what stands between spaces, and a ``not`` after a term means ``and not``. ``more`` are engines
+    that mean something only where the target is resolved.
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, more: Mapping[str, Engine] = NO_MORE) -> None:
         self._words = text.split()
+        self._more = more
         self._at = 0
         self._terms = 0
         self._depth = 0
@@ -131,6 +139,8 @@ class Compound:
                 )
             return target_terms.glob_term(word, self._where())
         engine, delimiter, pattern = parsed
+        if engine in self._more:
+            return self._more[engine](pattern, self._where())
         if engine in GRAIN_ENGINES:
             return GRAIN_ENGINES[engine](pattern, self._where(), delimiter)
         if engine in ENGINES:

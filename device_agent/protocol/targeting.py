@@ -24,11 +24,11 @@ from typing import Any, get_args
 
 from device_agent.errors import UsageInvalid
 from device_agent.protocol import limits, target_terms
-from device_agent.protocol.compound import OPERATORS, Compound
+from device_agent.protocol.compound import OPERATORS, Compound, Engine
 from device_agent.protocol.messages import TargetType
 from device_agent.protocol.target_terms import PATTERN_CHARACTERS, Because, Known, Term, shown
 
-__all__ = ["OPERATORS", "Because", "Target", "compile_target", "unknown_kind"]
+__all__ = ["OPERATORS", "Because", "Engine", "Target", "compile_compound", "compile_target", "unknown_kind"]
 
 _COMPILERS: dict[str, Callable[[str, str], Term]] = {
     "glob": target_terms.glob_term,
@@ -76,6 +76,17 @@ def compile_target(tgt: str, tgt_type: TargetType) -> Target:
     """
     if tgt_type not in _COMPILERS:
         raise unknown_kind(tgt_type)
+    _check_length(tgt)
+    return _compile_short(tgt, tgt_type) if len(tgt) <= PATTERN_CHARACTERS else _compile_long(tgt, tgt_type)
+
+
+def compile_compound(tgt: str, more: Mapping[str, Engine]) -> Target:
+    """A compound target with engines that are known here alone: it is never signed so. Raises ``UsageInvalid``."""
+    _check_length(tgt)
+    return Target(tgt, "compound", Compound(tgt, more).term())
+
+
+def _check_length(tgt: str) -> None:
     if len(tgt) > limits.TARGET_CHARACTERS:
         raise UsageInvalid(
             "the target is too long",
@@ -84,7 +95,6 @@ def compile_target(tgt: str, tgt_type: TargetType) -> Target:
             allowed=f"at most {limits.TARGET_CHARACTERS}",
             hint="split the job, or use a glob or a grain",
         )
-    return _compile_short(tgt, tgt_type) if len(tgt) <= PATTERN_CHARACTERS else _compile_long(tgt, tgt_type)
 
 
 def unknown_kind(tgt_type: str, *more: str) -> UsageInvalid:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from gateway.checks.box import Box
@@ -44,6 +44,7 @@ async def check(facts: Facts) -> list[Finding]:
     words = f", standing by: {', '.join(standing_by)}" if standing_by else ""
     lost = sum(link.get(LOST, 0) for link in uplink["links"])
     words += f"; {lost} publishes were lost on the way, which Salt does not repeat" if lost else ""
+    words += _resources(uplink["links"])
     return [
         Finding(
             check="uplink",
@@ -52,6 +53,22 @@ async def check(facts: Facts) -> list[Finding]:
         ),
         *(_away(view, link) for link in others if link["state"] != "connected"),
     ]
+
+
+def _resources(links: Sequence[Mapping[str, Any]]) -> str:
+    """Which Salt masters have the devices as resources, where that is wanted."""
+    words = ""
+    for link in links:
+        match link.get("resources"):
+            case {"state": "registered", "count": count, "left_out": left_out, "grains_left_out": short}:
+                words += f"; {count} devices are resources of {link['address']}"
+                words += f", {left_out} more find no room" if left_out else ""
+                words += f", {short} of them without some grains (upstream.resource_grains)" if short else ""
+            case {"state": "none"}:
+                words += f"; {link['address']} has no resources, which Salt has since 3008"
+            case {"state": "waiting"} if link["state"] == "connected":
+                words += f"; {link['address']} has not yet taken the devices as resources"
+    return words
 
 
 def _away(view: Mapping[str, Any], link: Mapping[str, Any]) -> Finding:

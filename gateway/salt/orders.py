@@ -32,6 +32,7 @@ from gateway.metrics import Metrics
 from gateway.salt.allowed import refusals
 from gateway.salt.asked import ASKED, ENDS, ORIGIN, JobTable
 from gateway.salt.book import SaltBook, defines, too_early, too_old
+from gateway.salt.resource_targets import ResourceTargets, by_resource
 from gateway.spool.queue import Spool
 from gateway.store.writer import Writer
 from upstream.salt.order import SaltOrder
@@ -85,6 +86,7 @@ class SaltOrders:
         spool: Spool,
         writer: Writer,
         telling: Telling,
+        resources: ResourceTargets,
         metrics: Metrics,
         clock: Clock,
     ) -> None:
@@ -98,6 +100,7 @@ class SaltOrders:
         self._spool = spool
         self._writer = writer
         self._telling = telling
+        self._resources = resources
         self._metrics = metrics
         self._clock = clock
         # Several masters may publish one jid at once: it is one job.
@@ -211,7 +214,11 @@ class SaltOrders:
     async def _meant(self, tgt: str, kind: TypedKind, order: SaltOrder) -> list[Device]:
         try:
             delimiter = order.delimiter if kind in ("grain", "grain_pcre", "pillar", "pillar_pcre") else ":"
-            target = compile_target(*self._nodegroups.signed(tgt, kind, delimiter))
+            words, known_kind = self._nodegroups.signed(tgt, kind, delimiter)
+            if by_resource(words, known_kind):
+                target = self._resources.compiled(words)
+            else:
+                target = compile_target(words, known_kind)
         except UsageInvalid as error:
             raise Refused("bad_target", f"job {order.jid}: {error.what}: {error.found}") from None
         await self._registry.know(target)
@@ -229,12 +236,12 @@ class SaltOrders:
     ) -> str:
         """Make a job of it; the reason when that is refused. Raises ``StationFailed`` when nothing could be kept."""
         assert isinstance(order.fun, str)
-        kind = KINDS[order.tgt_type]
+        tgt, kind = self._resources.signed(_expression(order), KINDS[order.tgt_type], meant)
         ids = sorted({device.id for device in meant})
         kept = self._book.adding(order, order.fun, master, ids, self._clock.wall(), _unless(told, order.jid))
         try:
             request = JobRequest(
-                tgt=_expression(order),
+                tgt=tgt,
                 tgt_type=kind,
                 delimiter=order.delimiter if kind in ("grain", "grain_pcre", "pillar", "pillar_pcre") else ":",
                 fun=order.fun,

@@ -6,11 +6,13 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from gateway.salt.resource_inventory import ResourceRules
 from upstream.salt.terms import EncryptionAlgorithm, SaltRules, SigningAlgorithm, endpoint
 
 ADDRESS_PATTERN = r"^[^\s/]+$(?!\n)"
 ID_PATTERN = r"^[^\s/\\\x00]{1,255}$(?!\n)"
 FINGERS_PATTERN = r"^[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){15,63}$(?!\n)"
+TYPE_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$(?!\n)"
 FINGER_PATTERN = r"^([0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){15,63})?$(?!\n)"
 SIGN_KEY_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$(?!\n)"
 
@@ -107,6 +109,22 @@ class UpstreamSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         "PKCS1v15-SHA224"
     )
 
+    resources: Annotated[
+        Annotated[str, Meta(pattern=TYPE_PATTERN)] | None,
+        Meta(
+            description="salt: type under which devices are registered as resources, where the master has such (3008); "
+            "none: they are not",
+            examples=["camera"],
+        ),
+    ] = None
+    resources_by: Annotated[
+        str, Meta(max_length=128, description="salt: grain that names the type of a device, where it has one")
+    ] = ""
+    resource_grains: Annotated[
+        list[Annotated[str, Meta(min_length=1, max_length=128)]],
+        Meta(max_length=256, description="salt: grains that go up with resources; empty: all, the smallest first"),
+    ] = []
+
     def __post_init__(self) -> None:
         """What no pattern of a setting can say."""
         if self.type == "outstation":
@@ -142,6 +160,12 @@ class UpstreamSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         """``master_finger`` as a list; empty where it says nothing."""
         said = self.master_finger
         return tuple(said) if isinstance(said, list) else (said,) if said else ()
+
+    def resource_rules(self) -> ResourceRules | None:
+        """What is registered as resources; None for nothing."""
+        if self.resources is None:
+            return None
+        return ResourceRules(self.resources, self.resources_by, tuple(self.resource_grains))
 
     def rules(self, name: str) -> SaltRules:
         """How the masters are used by a gateway of this name."""

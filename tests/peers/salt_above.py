@@ -13,6 +13,7 @@ from upstream.salt.above import confirmed
 from upstream.salt.channel import Channel
 from upstream.salt.order import SaltOrder, read_order
 from upstream.salt.ports import ReturnsOfJob
+from upstream.salt.wire import Packed
 
 
 class SaltAboveDouble:
@@ -48,6 +49,9 @@ class SaltAboveDouble:
             raise Unanswered("the master does not confirm _minion_event", found="''", allowed="nil")
         self.posted += events
         await self._answer()
+
+    async def register(self, resources: Mapping[str, Sequence[str]], grains: Mapping[str, Packed]) -> bool:
+        raise Unanswered(f"{resources} {grains}")
 
     async def request(self, cmd: str, fields: Mapping[str, Any], *, patience: float) -> Any:
         raise Unanswered(f"{cmd} {fields} {patience}")

@@ -16,6 +16,8 @@ from gateway.salt.asked import JobTable
 from gateway.salt.book import SaltBook
 from gateway.salt.kept import KeptOrders
 from gateway.salt.orders import SaltOrders
+from gateway.salt.resource_inventory import ResourceRules
+from gateway.salt.resource_targets import ResourceTargets
 from tests.peers.clock import HandClock
 from tests.peers.database import FIRST_JID, opened_rooms
 from upstream.salt.ports import ReturnsOfJob
@@ -46,7 +48,13 @@ class Told:
 class Gate:
     """A gateway below a Salt master, without the link."""
 
-    def __init__(self, rooms: Rooms, clock: HandClock, kept: KeptOrders | None = None) -> None:
+    def __init__(
+        self,
+        rooms: Rooms,
+        clock: HandClock,
+        kept: KeptOrders | None = None,
+        resources: ResourceRules | None = None,
+    ) -> None:
         self.rooms, self.told = rooms, Told()
         self.book = SaltBook(rooms.writer, rooms.reader, kept)
         table = JobTable(
@@ -69,6 +77,7 @@ class Gate:
             spool=rooms.spool,
             writer=rooms.writer,
             telling=self.told,
+            resources=ResourceTargets("gw-1", resources, rooms.registry.everything),
             metrics=rooms.metrics,
             clock=clock,
         )
@@ -99,10 +108,12 @@ class Gate:
 
 
 @asynccontextmanager
-async def opened(folder: Path, clock: HandClock, *granted: str, **most: int) -> AsyncIterator[Gate]:
+async def opened(
+    folder: Path, clock: HandClock, *granted: str, resources: ResourceRules | None = None, **most: int
+) -> AsyncIterator[Gate]:
     """``most``: how much of what a master ordered is kept, as ``KeptOrders`` has it."""
     if not (folder / "root-lists").exists():
         policy = SitePolicy(org={"salt": granted} if granted else {})
         RehearsedFleet(folder / "fleet", clock).certify(folder, "lisbon", policy)
     async with opened_rooms(folder, clock=clock, masters=True) as rooms:
-        yield Gate(rooms, clock, KeptOrders(rooms.writer, rooms.reader, **most))
+        yield Gate(rooms, clock, KeptOrders(rooms.writer, rooms.reader, **most), resources)

@@ -9,11 +9,16 @@ from device_agent.questions import Unanswered
 from upstream.salt.channel import Channel
 from upstream.salt.ports import DeviceAnswer, ReturnsOfJob
 from upstream.salt.terms import SaltRules
+from upstream.salt.wire import Packed
 
 RETURNS_SECONDS: Final = 60.0
 """A master answers a chunk when each of its answers is stored, and it may have other minions to serve."""
 
 ANNOUNCE_SECONDS: Final = 15.0
+REGISTER_SECONDS: Final = 60.0
+REGISTER_SECONDS_EACH: Final = 0.1
+"""A master writes files for each resource: on a busy machine 5,000 of them took up to 97 s."""
+
 SHOWN: Final = 80
 """Characters of an answer that is not as it should be."""
 
@@ -53,6 +58,17 @@ class Above:
         """Without a prefix: with one the master posts each event twice."""
         fields = {"pretag": None, "events": [{"tag": tag, "data": dict(data)} for tag, data in events]}
         await self._tell("_minion_event", fields, self._rules.request_channel_timeout)
+
+    async def register(self, resources: Mapping[str, Sequence[str]], grains: Mapping[str, Packed]) -> bool:
+        """Masters before 3008 answer ``{}``, as to every command that they do not know."""
+        fields = {"resources": {kind: list(ids) for kind, ids in resources.items()}, "resource_grains": grains}
+        patience = REGISTER_SECONDS + REGISTER_SECONDS_EACH * sum(map(len, resources.values()))
+        reply = await self._channel.request("_register_resources", fields, patience=patience)
+        if reply is True:
+            return True
+        if reply == {}:
+            return False
+        raise Unanswered("the master does not confirm _register_resources", found=repr(reply)[:SHOWN], allowed="true")
 
     async def started(self) -> None:
         """Say that a syndic is here, as one does."""

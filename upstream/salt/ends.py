@@ -8,7 +8,7 @@ from device_agent.clock import Clock
 from upstream.cutting import Cut
 from upstream.ports import Refusals
 from upstream.salt.pins import Pins
-from upstream.salt.ports import Feed, Orders
+from upstream.salt.ports import Feed, Orders, Registering
 from upstream.salt.rsa_keys import GatewayKey
 from upstream.salt.serials import SerialGuard
 from upstream.salt.terms import SaltRules
@@ -24,6 +24,7 @@ class Ends:
     serials: SerialGuard
     orders: Orders
     feed: Feed
+    registering: Registering | None
     refusals: Refusals
     clock: Clock
     cut: Cut

@@ -13,14 +13,22 @@ from device_agent.questions import Unanswered
 from upstream.link_terms import FIRST_WAIT_SECONDS
 from upstream.salt.above import Above
 from upstream.salt.ends import LINK, Ends
+from upstream.salt.ports import Feed, Registering
 
 log = logging.getLogger(__name__)
 
 CEILING_SECONDS: Final = 30.0
 
 
-async def run(life: asyncio.TaskGroup, ends: Ends, above: Above, address: str, doubt: Callable[[], None]) -> None:
-    """Run the feed until cancelled. An answer that did not come ends no link: who is told of the doubt decides.
+async def run(
+    life: asyncio.TaskGroup,
+    ends: Ends,
+    feed: Feed | Registering,
+    above: Above,
+    address: str,
+    doubt: Callable[[], None],
+) -> None:
+    """Run this feed until cancelled. An answer that did not come ends no link: who is told of the doubt decides.
 
     ``life`` is the group of the link's tasks.
     """
@@ -29,15 +37,15 @@ async def run(life: asyncio.TaskGroup, ends: Ends, above: Above, address: str, d
         began = ends.clock.monotonic()
         # In a task of its own: a task group that is cancelled while something in it fails raises the failure alone,
         # and who caught it here would go on telling a master that the link has left.
-        await asyncio.wait({life.create_task(_once(ends, above, address, doubt), name="uplink/told")})
+        await asyncio.wait({life.create_task(_once(ends, feed, above, address, doubt), name="uplink/told")})
         if ends.clock.monotonic() - began > CEILING_SECONDS:
             waits.reset()
         await asyncio.sleep(waits.next())
 
 
-async def _once(ends: Ends, above: Above, address: str, doubt: Callable[[], None]) -> None:
+async def _once(ends: Ends, feed: Feed | Registering, above: Above, address: str, doubt: Callable[[], None]) -> None:
     try:
-        await ends.feed.run(above, address)
+        await feed.run(above, address)
     except Refused as refusal:
         ends.refusals.refused(LINK, refusal.reason, address, refusal.detail)
     except Unanswered as error:

@@ -118,7 +118,9 @@ class Link:
 
     def status(self) -> dict[str, Any]:
         """Where this link stands."""
+        registering = self._ends.registering
         return {
+            **(registering.status(self.address) if registering is not None else {}),
             "address": self.address,
             "state": self.state,
             "role": ("active" if self.active else "standby") if self.up else "",
@@ -201,7 +203,10 @@ class Link:
             await above.started()
         life.create_task(self._hear(published), name="uplink/publishes")
         life.create_task(probe.run(above.there, self._ends.probe_every), name="uplink/probe")
-        life.create_task(feeding.run(life, self._ends, above, self.address, probe.look), name="uplink/feed")
+        for feed in (self._ends.feed, self._ends.registering):
+            if feed is not None:
+                told = feeding.run(life, self._ends, feed, above, self.address, probe.look)
+                life.create_task(told, name="uplink/feed")
         self.last_error, self._told = "", ("", "")
         self.up = True
         self._set_state("connected")
@@ -255,6 +260,8 @@ class Link:
                 self.hang_up(str(no))
                 raise Unanswered(str(no)) from None
             log.info("signed in again master=%s", self.address)
+            if self._ends.registering is not None:
+                self._ends.registering.signed_in(self.address)
 
     async def _knocked_again(self) -> Session:
         """A master that has just started may be slow, and the order that waits for this is told only once."""

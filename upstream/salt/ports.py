@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from upstream.salt.order import SaltOrder
+from upstream.salt.wire import Packed
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,13 @@ class SaltAbove(Protocol):
     async def events(self, events: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
         """Post events on the master's bus, each a tag and its data. The master lets some tags drop without a word."""
 
+    async def register(self, resources: Mapping[str, Sequence[str]], grains: Mapping[str, Packed]) -> bool:
+        """Say which devices are behind this gateway, in place of all that was said before; ``{}`` for none.
+
+        ``resources``: ids by type. ``grains``: those of each, by ``type:id``. False when the master has no resources:
+        it is older than 3008.
+        """
+
     async def request(self, cmd: str, fields: Mapping[str, Any], *, patience: float) -> Any:
         """Ask anything; the answer as it was unpacked. A command that the master does not know answers ``{}``."""
 
@@ -88,6 +96,19 @@ class Feed(Protocol):
 
     async def emptied(self, master: str) -> None:
         """Return when this master has confirmed all that is for it. The caller bounds it."""
+
+
+class Registering(Protocol):
+    """Who says to each master which devices are here."""
+
+    async def run(self, above: SaltAbove, master: str) -> None:
+        """Say it to this master, until cancelled, as ``Feed.run``."""
+
+    def signed_in(self, master: str) -> None:
+        """This master let us in anew on a link that went on: it may have forgotten what it was told."""
+
+    def status(self, master: str) -> Mapping[str, Any]:
+        """What the status of the link says of it."""
 
 
 Asked = Callable[[SaltAbove, str, bytes, float], Awaitable[bytes]]

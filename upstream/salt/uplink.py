@@ -27,7 +27,7 @@ from upstream.salt.above import Above
 from upstream.salt.ends import LINK, Ends
 from upstream.salt.link import Link
 from upstream.salt.pins import Pins
-from upstream.salt.ports import Asked, Feed, Orders
+from upstream.salt.ports import Asked, Feed, Orders, Registering
 from upstream.salt.rsa_keys import load_or_make
 from upstream.salt.serials import KeptSerials, SerialGuard
 from upstream.salt.terms import SaltRules
@@ -60,6 +60,7 @@ class SaltUplink(Part):
         refusals: Refusals,
         clock: Clock,
         asked: Asked | None = None,
+        registering: Registering | None = None,
     ) -> None:
         """``keys_dir`` keeps our pair and the masters' keys. Raises ``ConfigInvalid`` when the pair cannot be used."""
         self._ends = Ends(
@@ -69,6 +70,7 @@ class SaltUplink(Part):
             serials=SerialGuard(serials),
             orders=orders,
             feed=feed,
+            registering=registering,
             refusals=refusals,
             clock=clock,
             cut=Cut(clock),

@@ -108,6 +108,10 @@ def text(fields: dict[Any, Any], name: str) -> str:
         raise Refused("malformed", f"no text in the field {name}") from None
 
 
+class Packed(bytes):
+    """A value that is packed already: it is written as it is."""
+
+
 def pack(value: Any) -> bytes:
     """A value as a Salt master reads it. What MessagePack has no form for goes as its text."""
     out = bytearray()
@@ -216,6 +220,8 @@ def _write(out: bytearray, value: Any, depth: int) -> None:
         case float():
             out.append(0xCB)
             out += struct.pack(">d", value)
+        case Packed():
+            out += value
         case bytes() | bytearray():
             _write_raw(out, bytes(value))
         case dict():
