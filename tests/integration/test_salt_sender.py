@@ -8,78 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from device_agent.protocol.messages import Close, Event, JobDefinition, OutcomeRecord, encode
-from device_agent.protocol.outcomes import Outcome
+from device_agent.protocol.messages import Event, JobDefinition, encode
 from device_agent.questions import Unanswered
-from gateway.audit.book import Deed
-from gateway.rooms import Rooms
-from gateway.salt.book import Ordered, SaltBook
-from gateway.salt.not_taken import TRIES
-from gateway.salt.sender import AWAY_SECONDS, SaltSender
-from gateway.spool.ledger import recount
+from gateway.salt.book import Ordered
+from gateway.salt.sender import AWAY_SECONDS
 from gateway.store.reader import StoreUnreadable
 from tests.peers.clock import HandClock
 from tests.peers.database import FIRST_JID, a_job, opened_rooms
-from tests.peers.salt_above import ChannelDouble, SaltAboveDouble, published
+from tests.peers.salt_above import ChannelDouble, SaltAboveDouble
+from tests.peers.salt_sending import ONE, TWO, Sending
 from tests.peers.waiting import until
 from upstream.salt.above import Above
 from upstream.salt.terms import SaltRules
-
-ONE, TWO = "192.0.2.1", "192.0.2.2"
-
-
-class Gate:
-    """A store with orders and answers, and a sender."""
-
-    def __init__(self, rooms: Rooms, clock: HandClock) -> None:
-        self.rooms, self.clock = rooms, clock
-        self.book = SaltBook(rooms.writer, rooms.reader)
-        self.sender = self.another()
-
-    def another(self) -> SaltSender:
-        return SaltSender(
-            spool=self.rooms.spool,
-            book=self.book,
-            reader=self.rooms.reader,
-            metrics=self.rooms.metrics,
-            clock=self.clock,
-            gateway="lisbon",
-            masters=lambda: [ONE, TWO],
-        )
-
-    async def ordered(self, number: int, master: str) -> str:
-        """A job that a master ordered."""
-        jid = str(FIRST_JID + number)
-        order = published(jid, "test.echo", ["hello"], master_id=f"id of {master}")
-        await self.rooms.writer.commit(self.book.adding(order, "test.echo", master, ["cam-1"], self.clock.wall()))
-        return jid
-
-    async def answered(self, jid: str, *devices: str) -> None:
-        records = [
-            OutcomeRecord(
-                jid=jid, site="lisbon", id=device, fun="test.echo", outcome=Outcome.OK, value="hello", ended=1.0
-            )
-            for device in devices
-        ]
-        await self.rooms.writer.commit(self.rooms.spool.adding([*records, Close(jid=jid, site="lisbon", counts={})]))
-        self.rooms.spool.added()
-
-    async def not_answered(self, above: SaltAboveDouble) -> None:
-        """Linked to the first master until it does not answer."""
-        with pytest.raises(Unanswered):
-            await self.sender.run(above, ONE)
-
-    async def emptied(self) -> bool:
-        return await self.rooms.spool.pending() == 0
-
-    async def dropped(self) -> dict[str, int]:
-        """Of the events."""
-        return next(entry.dropped for entry in await self.rooms.spool.entries() if entry.name == "events")
-
-    async def ledger(self) -> tuple[int, int]:
-        """Of the answers: how many were accepted, and how many are delivered."""
-        (entry,) = [entry for entry in await self.rooms.spool.entries() if entry.name == "returns"]
-        return entry.accepted, entry.delivered
 
 
 @pytest.fixture
@@ -88,14 +28,14 @@ def clock() -> HandClock:
 
 
 @pytest.fixture
-async def gate(tmp_path: Path, clock: HandClock) -> AsyncIterator[Gate]:
+async def gate(tmp_path: Path, clock: HandClock) -> AsyncIterator[Sending]:
     async with opened_rooms(tmp_path, clock=clock, masters=True) as rooms:
-        found = Gate(rooms, clock)
+        found = Sending(rooms, clock)
         async with found.sender:
             yield found
 
 
-async def test_answers_go_to_whoever_ordered_and_the_rest_to_the_active_master(gate: Gate) -> None:
+async def test_answers_go_to_whoever_ordered_and_the_rest_to_the_active_master(gate: Sending) -> None:
     of_one, of_two = await gate.ordered(1, ONE), await gate.ordered(2, TWO)
     job = a_job(3, user="ops", arg=["x"], kwarg={"y": 1})
     await gate.rooms.writer.commit(gate.rooms.spool.adding([JobDefinition(encode(job), "lisbon")]))
@@ -117,7 +57,9 @@ async def test_answers_go_to_whoever_ordered_and_the_rest_to_the_active_master(g
     assert accepted == delivered == 10
 
 
-async def test_a_master_that_is_away_gets_its_answers_later_and_after_a_minute_the_active_one_does(gate: Gate) -> None:
+async def test_a_master_that_is_away_gets_its_answers_later_after_a_minute_the_active_one_does(
+    gate: Sending,
+) -> None:
     jid = await gate.ordered(1, ONE)
     await gate.answered(jid, "cam-1")
     one, two = SaltAboveDouble(), SaltAboveDouble()
@@ -138,7 +80,7 @@ async def test_a_master_that_is_away_gets_its_answers_later_and_after_a_minute_t
     assert entry.load["fun"] == "test.echo", "so that it is in the job cache there"
 
 
-async def test_what_no_master_confirmed_is_told_again_and_nothing_is_told_twice_that_was(gate: Gate) -> None:
+async def test_what_no_master_confirmed_is_told_again_and_nothing_is_told_twice_that_was(gate: Sending) -> None:
     jid = await gate.ordered(1, ONE)
     names = [f"cam-{number:03}" for number in range(250)]
     await gate.answered(jid, *names)
@@ -155,7 +97,7 @@ async def test_what_no_master_confirmed_is_told_again_and_nothing_is_told_twice_
 
 
 @pytest.mark.parametrize("reply", ["", {}, False, "Some exception handling minion payload"])
-async def test_only_nil_is_a_masters_word_that_it_has_something(gate: Gate, reply: object) -> None:
+async def test_only_nil_is_a_masters_word_that_it_has_something(gate: Sending, reply: object) -> None:
     jid = await gate.ordered(1, ONE)
     await gate.answered(jid, "cam-1")
     rules = SaltRules(id="lisbon")
@@ -174,55 +116,9 @@ async def test_only_nil_is_a_masters_word_that_it_has_something(gate: Gate, repl
     assert one.answers() == [(jid, "cam-1")]
 
 
-async def test_events_that_a_master_did_not_confirm_stay(gate: Gate) -> None:
-    event = Event(tag="site/door/open", data={}, stamp=1.0, site="lisbon")
-    await gate.rooms.writer.commit(gate.rooms.spool.adding([event]))
-    gate.sender.active(ONE, True)
-    one = SaltAboveDouble()
-    one.reply = ""
-    with pytest.raises(Unanswered):
-        await gate.sender.run(one, ONE)
-    one.reply = None
-    async with one.linked(gate.sender, ONE):
-        await until(gate.emptied)
-    assert [tag for tag, _ in one.posted] == ["site/door/open"] * 2
-
-
-async def test_an_event_that_a_master_does_not_take_is_found_and_counted_and_those_behind_it_go_up(gate: Gate) -> None:
-    tags = [f"site/door/{number}" for number in range(150)]
-    events = [Event(tag=tag, data={}, stamp=1.0, site="lisbon") for tag in tags]
-    await gate.rooms.writer.commit(gate.rooms.spool.adding(events))
-    gate.sender.active(ONE, True)
-    one = SaltAboveDouble()
-    one.not_taken = tags[70]
-    for _ in range(TRIES - 1):
-        await gate.not_answered(one)
-    assert not await gate.dropped(), "it may be taken yet"
-    async with one.linked(gate.sender, ONE):
-        await until(gate.emptied)
-    posted = [tag for tag, _ in one.posted]
-    assert posted == [*tags[:70], "outstation/lisbon/not_taken", *tags[71:]]
-    assert await gate.dropped() == {"not_taken": 1}
-    (entry,) = [entry for entry in await gate.rooms.spool.entries() if entry.name == "events"]
-    assert (entry.accepted, entry.delivered, entry.pending_bytes) == (150, 149, 0)
-    assert all(found.equal for found in await recount(gate.rooms.spool.path))
-
-
-async def test_a_master_that_takes_nothing_costs_no_event(gate: Gate) -> None:
-    events = [Event(tag=f"site/door/{number}", data={}, stamp=1.0, site="lisbon") for number in range(20)]
-    await gate.rooms.writer.commit(gate.rooms.spool.adding(events))
-    gate.sender.active(ONE, True)
-    one = SaltAboveDouble()
-    one.reply = ""
-    for _ in range(3 * TRIES):
-        await gate.not_answered(one)
-    assert not await gate.dropped()
-    assert await gate.rooms.spool.pending() == 20
-
-
 @pytest.mark.parametrize("how", ["the store fails", "the link is lost"])
 async def test_what_was_claimed_when_a_look_for_more_ended_is_told_by_the_next(
-    gate: Gate, monkeypatch: pytest.MonkeyPatch, how: str
+    gate: Sending, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     first, second = await gate.ordered(1, ONE), await gate.ordered(2, ONE)
     await gate.answered(first, "cam-1")
@@ -251,7 +147,7 @@ async def test_what_was_claimed_when_a_look_for_more_ended_is_told_by_the_next(
     assert one.answers() == [(first, "cam-1"), (second, "cam-1")]
 
 
-async def test_what_one_master_did_not_confirm_is_told_to_the_one_that_is_active_by_then(gate: Gate) -> None:
+async def test_what_one_master_did_not_confirm_is_told_to_the_one_that_is_active_by_then(gate: Sending) -> None:
     job = a_job(3, user="ops")
     await gate.rooms.writer.commit(gate.rooms.spool.adding([JobDefinition(encode(job), "lisbon")]))
     await gate.answered(job.jid, "cam-1")
@@ -274,7 +170,7 @@ async def test_what_one_master_did_not_confirm_is_told_to_the_one_that_is_active
 
 @pytest.mark.parametrize("question", ["newest", "to_announce", "waiting"])
 async def test_a_store_that_cannot_be_read_is_asked_again_at_the_next_try(
-    gate: Gate, monkeypatch: pytest.MonkeyPatch, question: str
+    gate: Sending, monkeypatch: pytest.MonkeyPatch, question: str
 ) -> None:
     jid = await gate.ordered(1, ONE)
     await gate.answered(jid, "cam-1")
@@ -292,7 +188,7 @@ async def test_a_store_that_cannot_be_read_is_asked_again_at_the_next_try(
     assert one.answers() == [(jid, "cam-1")]
 
 
-async def test_an_announcement_that_is_not_answered_does_not_double_the_answers_on_their_way(gate: Gate) -> None:
+async def test_an_announcement_that_is_not_answered_does_not_double_the_answers_on_their_way(gate: Sending) -> None:
     jid = await gate.ordered(1, ONE)
     await gate.answered(jid, "cam-1")
     one = SaltAboveDouble()
@@ -313,7 +209,7 @@ async def test_an_announcement_that_is_not_answered_does_not_double_the_answers_
     assert one.answers() == [(jid, "cam-1"), (jid, "cam-2")]
 
 
-async def test_what_is_fresh_goes_before_what_waited(gate: Gate) -> None:
+async def test_what_is_fresh_goes_before_what_waited(gate: Sending) -> None:
     old = await gate.ordered(1, ONE)
     await gate.answered(old, *(f"cam-{number:04}" for number in range(1500)))
     one, fresh = SaltAboveDouble(), await gate.ordered(2, ONE)
@@ -326,7 +222,7 @@ async def test_what_is_fresh_goes_before_what_waited(gate: Gate) -> None:
     assert len(one.answers()) == 1501
 
 
-async def test_open_orders_are_announced_again_at_the_next_connect(gate: Gate) -> None:
+async def test_open_orders_are_announced_again_at_the_next_connect(gate: Sending) -> None:
     jid = await gate.ordered(1, ONE)
     one = SaltAboveDouble()
     async with one.linked(gate.sender, ONE):
@@ -338,7 +234,7 @@ async def test_open_orders_are_announced_again_at_the_next_connect(gate: Gate) -
     assert gate.rooms.metrics.counters["salt_prompt_dropped"] == 1
 
 
-async def test_a_scheduled_run_of_a_device_is_a_return_with_its_job_and_nothing_else_is(gate: Gate) -> None:
+async def test_a_scheduled_run_of_a_device_is_a_return_with_its_job_and_nothing_else_is(gate: Sending) -> None:
     run = {
         "cmd": "_return",
         "id": "cam-1",
@@ -378,28 +274,3 @@ async def test_a_scheduled_run_of_a_device_is_a_return_with_its_job_and_nothing_
     assert answer.more["outstation"]["event"]
     assert "an hour" in late.answers["cam-1"].value
     assert [tag for tag, _ in one.posted] == [*["outstation/lisbon/" + tag] * 3, "site/beat"]
-
-
-async def test_events_and_the_audit_go_to_the_active_master_under_tags_that_it_takes(gate: Gate) -> None:
-    for tag in ("site/door/open", "salt/key", "salt/job/20261121031500000001/ret/cam-1", "telemetry/cam-1"):
-        event = Event(tag=tag, data={"tag": tag}, stamp=1.0, site="lisbon")
-        await gate.rooms.writer.commit(gate.rooms.spool.adding([event]))
-    await gate.rooms.audit.write([Deed(user="ops", door="socket", action="run", subject="*", verdict="allow")])
-    one, two = SaltAboveDouble(), SaltAboveDouble()
-    async with one.linked(gate.sender, ONE), two.linked(gate.sender, TWO):
-        gate.sender.active(ONE, True)
-        gate.rooms.spool.added()
-        await until(gate.emptied)
-        async with asyncio.timeout(40):
-            await gate.sender.emptied(ONE)
-    assert not two.posted
-    found = dict(one.posted)
-    assert set(found) == {
-        "site/door/open",
-        "outstation/lisbon/salt/key",
-        "outstation/lisbon/salt/job/20261121031500000001/ret/cam-1",
-        "telemetry/cam-1",
-        "outstation/audit/lisbon",
-    }
-    marks = [data["outstation"]["event"] for data in found.values()]
-    assert len(set(marks)) == len(marks)
