@@ -40,6 +40,11 @@ def _words(link: str, reason: str) -> tuple[str, str]:
             "a file did not come, or not as it was promised; other files were served",
             "outstation files cache; docs/files.md says what each reason is",
         )
+    if link == "salt" and reason in {"old_jid", "early_jid"}:
+        return (
+            "an order of a Salt master is taken for a day by the time in its job id, and this one was of another",
+            "date -u here and on the master; where it is wrong: timedatectl set-ntp true (docs/salt.md)",
+        )
     if link.startswith("questions_of_"):
         return (
             "it asked for what it does not get, and was told why; others were answered",

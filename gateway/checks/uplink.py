@@ -104,6 +104,8 @@ def _fix_salt(last_error: str, state: str) -> str:
     accept = ACCEPT.search(last_error)
     if accept is not None:
         return f"on the master: {accept[0]}"
+    if "request_server_ttl" in last_error:
+        return "date -u here and on the master; where it is wrong: timedatectl set-ntp true (docs/salt.md)"
     if state == "refused":
         return "on the master: salt-key -L says what it thinks of our key, salt-key -F master its own (docs/salt.md)"
     return "check the address under upstream: in the settings, and the network to its ports 4505 and 4506"

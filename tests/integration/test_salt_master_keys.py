@@ -1,4 +1,4 @@
-"""Keys of Salt masters that change, against one made by hand on real sockets: whose word counts, and what is said."""
+"""Keys of Salt masters that change or do not help, against one made by hand: whose word counts, and what is said."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tests.peers.salt_double import SaltDouble, new_box, public_pem, rsa_key
 from tests.peers.salt_sockets import PlayedMaster, jid, ping
 from tests.peers.salt_uplink_bed import RULES, SaltBed
 from tests.peers.waiting import until
+from upstream.salt import wire
 
 VOUCHED = replace(RULES, verify_master_pubkey_sign=True, acceptance_wait_time=1000.0)
 
@@ -101,6 +102,26 @@ async def test_a_signing_key_that_is_not_there_and_a_signature_that_is_not_are_t
     (bed.keys_dir / "master_sign.pub").write_text("garbage")
     async with bed.uplink(master, rules=VOUCHED):
         assert "cannot be read" in (await bed.state("refused"))["last_error"]
+
+
+async def test_a_master_that_lets_in_and_takes_nothing_then_is_told_with_the_time(
+    bed: SaltBed, master: PlayedMaster
+) -> None:
+    master.bend_reply = lambda sent: sent if b"pub_key" in sent else wire.pack("bad load")
+    async with bed.uplink(master, rules=replace(RULES, acceptance_wait_time=1000.0)):
+        words = (await bed.state("refused"))["last_error"]
+    assert "request_server_ttl" in words
+    assert "date -u" in words
+    assert not bed.feed.runs, "it was told something"
+    assert master.asked["_auth"] == 2
+
+
+async def test_a_key_that_cannot_be_kept_is_not_believed(bed: SaltBed, master: PlayedMaster) -> None:
+    bed.keys_dir.mkdir()
+    (bed.keys_dir / "masters").write_text("a file where a folder should be")
+    async with bed.uplink(master, rules=replace(RULES, acceptance_wait_time=1000.0)):
+        assert "cannot be" in (await bed.state("refused"))["last_error"]
+    assert not master.loads
 
 
 async def test_what_is_signed_by_nobody_known_makes_no_storm_of_sign_ins(bed: SaltBed, master: PlayedMaster) -> None:

@@ -80,14 +80,6 @@ async def test_a_rejected_key_is_loud_and_slow(bed: SaltBed, master: PlayedMaste
     assert master.asked["_auth"] == 1
 
 
-async def test_a_key_that_cannot_be_kept_is_not_believed(bed: SaltBed, master: PlayedMaster) -> None:
-    bed.keys_dir.mkdir()
-    (bed.keys_dir / "masters").write_text("a file where a folder should be")
-    async with bed.uplink(master, rules=replace(RULES, acceptance_wait_time=1000.0)):
-        assert "cannot be" in (await bed.state("refused"))["last_error"]
-    assert not master.loads
-
-
 async def test_an_address_that_is_none_is_said(bed: SaltBed, master: PlayedMaster) -> None:
     async with bed.uplink(master, rules=replace(RULES, acceptance_wait_time=1000.0)) as up:
         up.replace_masters(["2001:db8::1"])

@@ -9,7 +9,6 @@ down, nothing is told twice. It prints a line when it hears what the master publ
 from __future__ import annotations
 
 import argparse
-import secrets
 import sys
 import threading
 from collections.abc import Mapping, Sequence
@@ -79,7 +78,7 @@ class BareSyndic:
         assert said is None, f"{cmd}: {said!r}"
 
     def _signed_in(self) -> Session:
-        sign_in = SignIn(self._rules, self._key, None, new_nonce(), secrets.token_hex(32).encode())
+        sign_in = SignIn(self._rules, self._key, None, new_nonce())
         found = sign_in.outcome(self._asked(sign_in.request()))
         assert isinstance(found, Session), f"{NAME} is not let in: {found}"
         return found

@@ -29,6 +29,7 @@ class SaltBed:
     def __init__(self, tmp_path: Path) -> None:
         self.orders, self.feed, self.refusals = KeptOrders(), QuietFeed(), SaltRefusals()
         self.keys_dir = tmp_path / "salt"
+        self.clock = Clock()
         self.serials = SerialsInMemory()
 
     def uplink(self, *masters: Listening, rules: SaltRules = RULES, **more: Any) -> SaltUplink:
@@ -40,7 +41,7 @@ class SaltBed:
             orders=self.orders,
             feed=self.feed,
             refusals=self.refusals,
-            clock=Clock(),
+            clock=self.clock,
             **more,
         )
         return self.up

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from device_agent.clock import iso
 from device_agent.errors import ConfigInvalid, Refused
 from device_agent.questions import Unanswered
 from upstream.dealer import LinkLost
@@ -74,6 +75,14 @@ class Knock:
         return (
             f"accept it on the master: salt-key -a {rules.id} (salt-key -f {rules.id} there shows "
             f"{key.whole_fingerprint}, or with Salt 3006 and 3007 {key.fingerprint})"
+        )
+
+    def not_taken_words(self, now: float) -> str:
+        """What to look at where the master lets us in, and takes nothing under what it gave us then."""
+        return (
+            "the master lets this gateway in, and refuses what it says then. Where it has request_server_ttl, both"
+            f" clocks must agree: here it is {iso(now)}, there: date -u. Its log names the reason:"
+            f" grep {self._ends.rules.id} /var/log/salt/master"
         )
 
     def _keys(self) -> tuple[MasterKey | None, MasterKey | None]:

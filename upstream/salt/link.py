@@ -23,7 +23,7 @@ from upstream.dealer import LinkLost
 from upstream.link_terms import FIRST_WAIT_SECONDS, Spawn
 from upstream.salt import feeding, publishes
 from upstream.salt.above import Above
-from upstream.salt.channel import ASIDE, Channel, Connections
+from upstream.salt.channel import ASIDE, STALE, Channel, Connections
 from upstream.salt.ends import LINK, Ends
 from upstream.salt.knock import Knock, NotLetIn
 from upstream.salt.order import read_order
@@ -41,6 +41,10 @@ REFUSED_WAITS: Final = 6
 
 RENEWALS: Final = 3
 """How often a sign-in in the middle of a session is tried before what waits for it is given up."""
+
+
+class SignInsSpent(Unanswered):
+    """So many sign-ins have helped nothing that the next one waits."""
 
 
 class Link:
@@ -199,8 +203,14 @@ class Link:
 
     async def _begin(self, life: asyncio.TaskGroup, published: Subscription, above: Above, probe: Probe) -> None:
         self.above = above
-        with contextlib.suppress(Refused, Unanswered):
+        try:
             await above.started()
+        except (Refused, SignInsSpent) as no:
+            if isinstance(no, SignInsSpent) or no.reason in STALE:
+                raise NotLetIn("refused", self._knock.not_taken_words(self._ends.clock.wall())) from None
+            self._refused(no)
+        except Unanswered as error:
+            log.info("not answered master=%s: %s", self.address, error)
         life.create_task(self._hear(published), name="uplink/publishes")
         life.create_task(probe.run(above.there, self._ends.probe_every), name="uplink/probe")
         for feed in (self._ends.feed, self._ends.registering):
@@ -253,7 +263,7 @@ class Link:
                 return
             if budget is not None and not budget.take():
                 self._ends.refusals.refused(LINK, "sign_ins_capped", self.address)
-                raise Unanswered("the master does not take what a new sign-in gave; the next one waits")
+                raise SignInsSpent("the master does not take what a new sign-in gave; the next one waits")
             try:
                 self._session = await self._knocked_again()
             except NotLetIn as no:

@@ -48,6 +48,14 @@ async def test_a_master_that_does_not_answer_is_a_warning_with_its_reason(facts:
     assert "masters:" in finding.fix
 
 
+async def test_a_salt_master_that_takes_nothing_is_told_with_the_clocks(facts: Told) -> None:
+    words = "the master lets this gateway in, and refuses what it says then. Where it has request_server_ttl, …"
+    link = {"address": "salt", "state": "refused", "last_error": words, "lost_publishes": 0}
+    facts.station["uplink"] = {"state": "refused", "last_error": words, "master": "salt", "links": [link]}
+    (finding,) = await check(facts)
+    assert "date -u" in finding.fix
+
+
 async def test_a_fenced_gateway_is_told_how_it_is_let_in_and_not_to_look_at_the_network(facts: Told) -> None:
     facts.station["uplink"] = {"state": "waiting", "last_error": "fenced: another one", "master": MASTER, "links": []}
     (finding,) = await check(facts)
