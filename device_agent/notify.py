@@ -13,7 +13,7 @@ from collections.abc import Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from device_agent.errors import OutstationError
+from device_agent.errors import EXIT_CONFIG, OutstationError
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +80,9 @@ class Notifier:
         try:
             yield
         except OutstationError as error:
-            self.status(one_sentence(error))
+            # Nothing else starts a unit that ended so (``RestartPreventExitStatus=``).
+            stays_down = error.exit_status == EXIT_CONFIG and error.hint is not None
+            self.status(one_sentence(error) + ("; then start this unit again" if stays_down else ""))
             raise
         except Exception as error:
             self.crashed([error])

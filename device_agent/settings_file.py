@@ -122,7 +122,7 @@ def shown(tree: Tree) -> str:
 
 def _edit(file: Path, mark: yaml.Mark | None) -> str:
     """How to mend what is wrong there."""
-    return f"sudoedit {file}" + (f", line {mark.line + 1}, and start it again" if mark else " and start it again")
+    return f"sudoedit {file}" + (f", line {mark.line + 1}" if mark else "")
 
 
 def _near(text: str, mark: yaml.Mark) -> str:

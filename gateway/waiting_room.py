@@ -37,14 +37,11 @@ from gateway.checks.every import look_at_rest
 from gateway.checks.finding import Finding
 from gateway.config import StationSettings
 from gateway.devices.policy_file import PolicyHolder
-from gateway.fleet.join_words import JOIN, NOT_JOINED
+from gateway.fleet.join_words import JOIN, NO_NAME, NOT_JOINED
 from gateway.fleet.state_folder import at_rest
 from gateway.station import LOG_FORMAT
 
 log = logging.getLogger(__name__)
-
-NOBODY = "-"
-"""In the place of a site's name, which never begins like this."""
 
 JOIN_SECONDS = 3.0
 JOIN_LOOKS = 30
@@ -123,10 +120,10 @@ class WaitingRoom:
         ]
 
     async def _station(self, _: Asked) -> Answer:
-        return {"role": "gateway", "name": NOBODY, "version": __version__, "started": self._started}
+        return {"role": "gateway", "name": NO_NAME, "version": __version__, "started": self._started}
 
     async def _fleet(self, _: Asked) -> Answer:
-        return {"role": "gateway", "site": NOBODY, "joined": False}
+        return {"role": "gateway", "site": NO_NAME, "joined": False}
 
     async def _check(self, _: Asked) -> Answer:
         not_joined = Finding(

@@ -108,6 +108,9 @@ def _unusable(host: str, port: int) -> str | None:
 
 
 def _refuse(notifier: Notifier, status: int, why: str) -> int:
+    if status == EXIT_CONFIG:
+        # Its unit starts nothing again that ended so, and the gateway may not.
+        why += "; then systemctl restart outstation-broker"
     notifier.status(f"the broker does not start: {why}")
     sys.stderr.write(f"error: the broker does not start: {why}\n")
     return status

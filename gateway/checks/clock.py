@@ -24,7 +24,9 @@ _MEANING = (
     "certificates and jobs look as if they were not yet valid or already over; a station goes on from the time that"
     " it knows, but logs and events have the wrong one"
 )
-_FIX = "timedatectl set-ntp true; without a network: timedatectl set-time 'YYYY-MM-DD HH:MM:SS'"
+_FIX = (
+    "timedatectl set-ntp true; without a network: timedatectl set-ntp false; timedatectl set-time 'YYYY-MM-DD HH:MM:SS'"
+)
 
 
 async def check(facts: Facts) -> list[Finding]:

@@ -29,7 +29,8 @@ async def check(facts: Facts) -> list[Finding]:
     pid = (view["broker"] or {}).get("pid")
     broker = _limit_of(pid) if isinstance(pid, int) else None
     if broker is not None:
-        found += _about("the broker", view["present"], OWN + view["devices"], broker, box.unit)
+        unit = "outstation-broker" if view["broker"]["mode"] == "service" else box.unit
+        found += _about("the broker", view["present"], OWN + view["devices"], broker, unit)
     return found or [
         Finding(check="open-files", severity="ok", finding=f"{opened:,} of {limit:,} open, {need:,} may be needed")
     ]

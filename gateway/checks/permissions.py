@@ -30,7 +30,7 @@ class Fault:
     """One thing that is wrong with one file or folder, and what it should be."""
 
     path: Path
-    kind: Literal["missing", "owner", "open", "writable"]
+    kind: Literal["missing", "owner", "open", "writable", "foreign"]
     found: str
     owner: int
     mode: int = FOLDER_MODE
@@ -40,7 +40,7 @@ class Fault:
         """What mends it, for a shell."""
         if self.kind == "missing":
             return f"install -d -m {self.mode:o} -o {user_name(self.owner)} {self.path}"
-        if self.kind == "owner":
+        if self.kind in ("owner", "foreign"):
             return f"chown -h {user_name(self.owner)} {self.path}"
         return f"chmod {self.mode:o} {self.path}"
 
@@ -98,23 +98,32 @@ def _entries(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
 
 def of_config(box: Box) -> list[Finding]:
     """A finding about the settings file alone, whose path a running station does not know."""
-    return [_finding(box, kind, faults) for kind, faults in _by_kind([*_writable(box.config)]).items()]
+    return [_finding(box, kind, faults) for kind, faults in _by_kind([*_writable(box.config, box.owner())]).items()]
 
 
 def _settings(box: Box) -> Iterator[Fault]:
-    return _writable(box.config, Path(box.settings.policy) if box.settings.policy else None)
+    yield from _writable(box.config, box.owner())
+    if box.settings.policy:
+        yield from _writable(Path(box.settings.policy), box.owner())
 
 
-def _writable(*paths: Path | None) -> Iterator[Fault]:
-    for path in (each for each in paths if each is not None):
+def _writable(path: Path | None, owner: int) -> Iterator[Fault]:
+    """Faults of a file of settings, of its pieces in the folder beside it, and of that folder: one may be added."""
+    if path is None:
+        return
+    folder = path.with_name(f"{path.stem}.d")
+    pieces = [each for each, _ in _entries(folder) if each.suffix == ".yaml"]
+    for each in (path, folder, *sorted(pieces)):
         try:
-            found = path.stat()
+            found = each.stat()
         except OSError:
             # That it is not there says whoever reads it.
             continue
+        if found.st_uid not in (0, owner, os.geteuid()):
+            yield Fault(each, "foreign", f"it belongs to {user_name(found.st_uid)}", 0)
         if found.st_mode & OTHERS_WRITE:
             mode = stat.S_IMODE(found.st_mode)
-            yield Fault(path, "writable", f"its mode is {mode:04o}", found.st_uid, mode & ~OTHERS_WRITE)
+            yield Fault(each, "writable", f"its mode is {mode:04o}", found.st_uid, mode & ~OTHERS_WRITE)
 
 
 def _by_kind(faults: list[Fault]) -> dict[str, list[Fault]]:
@@ -152,5 +161,9 @@ _WORDS: Final = {
     "writable": (
         "other users may write what the station obeys",
         "who writes settings or policy decides what this station does",
+    ),
+    "foreign": (
+        "settings belong to somebody who is neither root nor {owner}",
+        "whose file it is writes into it what this station obeys",
     ),
 }

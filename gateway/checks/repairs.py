@@ -58,6 +58,9 @@ def _mend(fault: Fault) -> None:
         if fault.kind in ("missing", "owner"):
             if found.st_uid != fault.owner:
                 os.fchown(handle, fault.owner, _group_of(fault.owner))
+        elif fault.kind == "foreign":
+            # The group stays: by it the station may read them.
+            os.fchown(handle, fault.owner, -1)
         else:
             os.fchmod(handle, stat.S_IMODE(found.st_mode) & fault.mode)
     finally:

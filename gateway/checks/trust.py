@@ -19,7 +19,9 @@ ROOT_DAYS = 330
 ROOT_LONGEST_DAYS = 400
 """A root list is issued anew at least yearly; no clock is led further beyond it than this."""
 
-_DATE = "if this is not the date of today: sudo timedatectl set-time 'YYYY-MM-DD HH:MM:SS'"
+_DATE = (
+    "if this is not the date of today: sudo timedatectl set-ntp false; sudo timedatectl set-time 'YYYY-MM-DD HH:MM:SS'"
+)
 _RENEW = (
     "let this machine reach a master, which renews it by itself; without a network: outstation gateway init --file"
     " REQUEST, on a master outstation keys accept SITE --request REQUEST --bundle BUNDLE, here outstation gateway join"

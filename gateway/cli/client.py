@@ -20,11 +20,15 @@ import msgspec
 from device_agent.errors import NotFound, NotRunning, OutstationError, PolicyRefused, StationFailed, UsageInvalid
 from gateway.cli import call_views, key_views, views
 from gateway.cli.remote import Remote
+from gateway.fleet.join_words import NO_NAME
 
 RUN_DIRECTORY = Path("/run/outstation")
 SOCKET_NAMES = ("gateway.sock", "master.sock")
 ANSWER_SECONDS = 60.0
 """Longest wait for an answer, and for the next line of a stream; the station keeps an idle stream alive."""
+
+LOOK_SECONDS = 5.0
+"""For the question which of two stations is one."""
 
 LINE_BYTES = 16 * 1024 * 1024
 ANSWER_BYTES = 256 * 1024 * 1024
@@ -37,7 +41,8 @@ View = TypeVar("View")
 def find_socket(given: Path | None, directory: Path = RUN_DIRECTORY) -> Path:
     """The socket to talk to: the one given, else the only one on this machine.
 
-    Raises ``UsageInvalid`` when a gateway and a master both run here, ``NotRunning`` when neither does.
+    A gateway that has no name yet is not meant where a master runs. Raises ``UsageInvalid`` when a gateway and a master
+    both run here, ``NotRunning`` when neither does.
     """
     if given is not None:
         return given
@@ -45,6 +50,9 @@ def find_socket(given: Path | None, directory: Path = RUN_DIRECTORY) -> Path:
         there = [directory / name for name in SOCKET_NAMES if (directory / name).exists()]
     except PermissionError:
         raise may_not_use(directory) from None
+    if len(there) > 1:
+        # After an installation a gateway runs on every machine, also on one that is to be a master.
+        there = [path for path in there if _is_a_station(path)] or there
     if len(there) == 1:
         return there[0]
     if there:
@@ -59,6 +67,16 @@ def find_socket(given: Path | None, directory: Path = RUN_DIRECTORY) -> Path:
         allowed=" or ".join(str(directory / name) for name in SOCKET_NAMES),
         hint="systemctl status 'outstation-*'   or   outstation --socket PATH …",
     )
+
+
+def _is_a_station(path: Path) -> bool:
+    """Whether one that has a name answers there, or might."""
+    try:
+        return StationClient(path, LOOK_SECONDS).station().name != NO_NAME
+    except NotRunning:
+        return False
+    except OutstationError:
+        return True
 
 
 def may_not_use(path: Path) -> PolicyRefused:

@@ -54,7 +54,8 @@ def judged(station: StationView, fleet: FleetView) -> Stage:
         return Stage(
             f"accepted by {master}, and its certificate counts until {iso(fleet.expires or 0)}: the clock of this"
             " machine is beyond that",
-            "sudo timedatectl set-time 'YYYY-MM-DD HH:MM:SS', with the date and time of now; then it goes on by itself",
+            "sudo timedatectl set-ntp false; sudo timedatectl set-time 'YYYY-MM-DD HH:MM:SS',"
+            " with the date and time of now; then it goes on by itself",
         )
     if uplink.state == "connected":
         return Stage(f"connected to {master}, which has not sent the certificate yet")

@@ -7,3 +7,6 @@ JOIN: Final = "sudo outstation gateway join"
 
 NOT_JOINED: Final = f"not joined yet: {JOIN}"
 """What a gateway without a fleet says of itself, in its unit's status, its log and its answers."""
+
+NO_NAME: Final = "-"
+"""In the place of a site's name, which never begins like this."""

@@ -14,7 +14,7 @@ from tests.peers.unjoined import unjoined
 from tests.system.test_first_hour import accept, joining, token_of
 
 DAY = 86_400
-SET_IT = "sudo timedatectl set-time 'YYYY-MM-DD HH:MM:SS'"
+SET_IT = "sudo timedatectl set-ntp false; sudo timedatectl set-time 'YYYY-MM-DD HH:MM:SS'"
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
 

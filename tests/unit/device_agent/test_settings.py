@@ -235,7 +235,7 @@ def test_a_mistake_is_shown_with_its_line_and_how_to_mend_it(
     ("text", "where", "what", "hint"),
     [
         ("name: a\nbroker:\n\tport: 1\n", ":3:1", "not YAML: ", "indent with spaces"),
-        ("name: [a\n", ":2:1", "not YAML: ", "station.yaml, line 2, and start it again"),
+        ("name: [a\n", ":2:1", "not YAML: ", "station.yaml, line 2"),
         ("name: a\n b: c\n", ":2:3", "not YAML: ", "sudoedit "),
         ("--- {name: a}\n--- {name: b}\n", ":2:1", "not YAML: expected a single document", ""),
         ("name: *a\n", ":1:7", "not YAML: ", ""),

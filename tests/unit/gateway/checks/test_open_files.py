@@ -60,9 +60,13 @@ async def test_a_broker_of_its_own_needs_one_for_each_device(told: Told) -> None
     told.station |= {"broker": {"mode": "managed", "pid": os.getpid()}, "devices": hard, "present": 0}
     (finding,) = await check(told)
     assert (finding.severity, finding.about) == ("warning", "the broker")
+    assert finding.fix.startswith("systemctl edit outstation-gateway: ")
     told.station |= {"devices": 0, "present": hard}
     (finding,) = await check(told)
     assert finding.severity == "error"
+    told.station |= {"broker": {"mode": "service", "pid": os.getpid()}}
+    (finding,) = await check(told)
+    assert finding.fix.startswith("systemctl edit outstation-broker: ")
 
 
 async def test_a_broker_that_has_just_ended_says_nothing(told: Told) -> None:

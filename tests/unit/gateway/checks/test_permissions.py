@@ -175,3 +175,29 @@ def test_a_socket_at_which_nobody_answers_is_removed(box: Box) -> None:
 def test_what_is_no_socket_is_never_removed(box: Box) -> None:
     box.socket.write_bytes(b"precious")
     assert repairs(box) == []
+
+
+def test_pieces_of_the_settings_and_their_folder_are_looked_at_too(box: Box) -> None:
+    assert box.config is not None
+    folder = box.config.with_name("gateway.d")
+    folder.mkdir()
+    folder.chmod(0o777)
+    piece = folder / "60-engines.yaml"
+    piece.write_text("{}\n", encoding="utf-8")
+    piece.chmod(0o666)
+    (finding,) = at_rest(box)
+    assert finding.about == "writable"
+    assert f"{folder}: its mode is 0777; {piece}: its mode is 0666" in finding.finding
+    assert mend(box) == [f"chmod 755 {folder}", f"chmod 644 {piece}"]
+    assert at_rest(box)[0].severity == "ok"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_settings_of_an_ordinary_user_are_told_and_given_to_root(box: Box) -> None:
+    assert box.config is not None
+    os.chown(box.config, OTHER_USER, OTHER_USER)
+    (finding,) = at_rest(box)
+    assert (finding.severity, finding.about) == ("error", "foreign")
+    assert mend(box) == [f"chown -h root {box.config}"]
+    assert (box.config.stat().st_uid, box.config.stat().st_gid) == (0, OTHER_USER)
+    assert at_rest(box)[0].severity == "ok"

@@ -11,6 +11,7 @@ from device_agent.errors import NotFound, NotRunning, OutstationError, PolicyRef
 from gateway.cli import client as client_module
 from gateway.cli.client import StationClient, find_socket, refusal
 from gateway.cli.views import JobClosed, JobSeen, OutcomeView
+from gateway.fleet.join_words import NO_NAME
 from tests.peers.api_double import JID, Act, ApiDouble, outcome, watched
 
 
@@ -30,6 +31,15 @@ def test_two_sockets_are_an_error_that_asks_which(tmp_path: Path) -> None:
     with pytest.raises(UsageInvalid, match="either could be meant") as raised:
         find_socket(None, tmp_path)
     assert str(tmp_path / "gateway.sock") in (raised.value.hint or "")
+
+
+def test_a_gateway_without_a_name_is_not_meant_beside_a_master(tmp_path: Path) -> None:
+    with ApiDouble(tmp_path / "gateway.sock") as gateway, ApiDouble(tmp_path / "master.sock"):
+        gateway.station = {"role": "gateway", "name": NO_NAME}
+        assert find_socket(None, tmp_path) == tmp_path / "master.sock"
+        gateway.station = {"role": "gateway", "name": "lisbon"}
+        with pytest.raises(UsageInvalid, match="either could be meant"):
+            find_socket(None, tmp_path)
 
 
 def test_no_socket_means_that_no_station_runs(tmp_path: Path) -> None:
