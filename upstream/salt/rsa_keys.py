@@ -55,8 +55,15 @@ def has_fingerprint(pem: str, finger: str) -> bool:
     return any(hmac.compare_digest(form.replace(":", "").encode("ascii"), wanted) for form in forms)
 
 
+def _written(key: rsa.RSAPublicKey, form: serialization.PublicFormat) -> str:
+    return plain(key.public_bytes(serialization.Encoding.PEM, form).decode("ascii"))
+
+
 def _with_colons(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "replace")).digest().hex(":")
+
+
+_FORMS: Final = (serialization.PublicFormat.SubjectPublicKeyInfo, serialization.PublicFormat.PKCS1)
 
 
 class MasterKey:
@@ -70,6 +77,9 @@ class MasterKey:
             key = None
         if not isinstance(key, rsa.RSAPublicKey) or not LEAST_BITS <= key.key_size <= MOST_BITS:
             raise Refused("malformed", f"no RSA key of {LEAST_BITS} to {MOST_BITS} bits")
+        # A fingerprint is one of lines, and a reader of PEM may find another key beside them.
+        if self.pem not in (_written(key, form) for form in _FORMS):
+            raise Refused("malformed", "a key in PEM with something beside it, or written in another way")
         self._key = key
         self.fingerprint = fingerprint(self.pem)
 

@@ -152,10 +152,11 @@ class SignIn:
     def _believed(self, body: dict[Any, Any]) -> MasterKey:
         pem = wire.text(body, "pub_key")
         fingers = self.rules.master_finger
-        # Of a kept key as well: it may have been kept before the fingerprint was set.
-        if fingers and not any(has_fingerprint(pem, finger) for finger in fingers):
-            raise OtherKey(pem, " or ".join(fingers), by_settings=True)
+        # First: only of a key that is written in the one way does a fingerprint say which it is.
         shown = MasterKey(pem)
+        # Of a kept key as well: it may have been kept before the fingerprint was set.
+        if fingers and not any(has_fingerprint(shown.pem, finger) for finger in fingers):
+            raise OtherKey(shown.pem, " or ".join(fingers), by_settings=True)
         known = self.master is not None and shown.pem == self.master.pem
         if self.rules.verify_master_pubkey_sign:
             if not known or self.rules.always_verify_signature:

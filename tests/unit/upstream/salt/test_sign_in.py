@@ -147,6 +147,20 @@ def test_a_known_key_needs_a_signature_only_where_the_settings_say_so() -> None:
     assert isinstance(always.outcome(vouched_for("master").accepts(always.request())), Session)
 
 
+@pytest.mark.parametrize("between", ["", " ", "\x0b", "\t"])
+def test_no_other_key_stands_beside_the_lines_that_have_the_fingerprint(between: str) -> None:
+    master, evil = SaltDouble(), SaltDouble("evil")
+    first = evil.pem.replace("\n", between)
+    rules = replace(RULES, master_finger=(fingerprint(master.pem),))
+    for text in (
+        "\n".join([first, *master.pem.split("\n")[1:]]),
+        f"{first}\n{master.pem}",
+        f"{evil.pem}\n{master.pem}",
+    ):
+        ours = sign_in(None, rules)
+        assert reason(ours.outcome, evil.accepts(ours.request(), with_field("pub_key", text))) == "malformed"
+
+
 def test_a_fingerprint_counts_for_a_key_that_is_vouched_for_too() -> None:
     master, other = SaltDouble(), vouched_for("other")
     ours = sign_in(master, replace(VOUCHED, master_finger=(fingerprint(master.pem),)))
