@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final
 
+from device_agent.clock import Clock
 from device_agent.protocol.messages import OutcomeRecord
 from gateway.salt.cursor import Cursor
+from gateway.salt.pace import CHUNK, Pace
 from upstream.salt.ports import ReturnsOfJob, SaltAbove
 
-CHUNK: Final = 100
-"""Answers in one message: a stock master stores each of them before it says that it has them."""
+log = logging.getLogger(__name__)
 
 CHUNK_BYTES: Final = 1024 * 1024
 LEAVE_SECONDS: Final = 60.0
@@ -27,6 +29,9 @@ class Line:
     above: SaltAbove
     cursor: Cursor
     prompt: asyncio.Queue[ReturnsOfJob | tuple[str, Sequence[str]]]
+    pace: Pace = field(default_factory=Pace)
+    wider: asyncio.Event = field(default_factory=asyncio.Event)
+    """More messages may be on their way at once than before."""
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Whoever looks for the next items."""
     news: asyncio.Event = field(default_factory=asyncio.Event)
@@ -56,6 +61,34 @@ class Line:
             if not self.on_its_way:
                 self.idle.set()
 
+    @contextmanager
+    def paced(self, answers: int, clock: Clock) -> Iterator[None]:
+        """So many answers are told: how long that takes says how much is told next."""
+        began, confirmed = clock.monotonic(), False
+        try:
+            yield
+            confirmed = True
+        finally:
+            pace, chunk, ways = self.pace, self.pace.chunk, self.pace.ways
+            pace.took(answers, seconds := clock.monotonic() - began, confirmed=confirmed)
+            if pace.chunk < chunk or pace.ways < ways:
+                log.info(
+                    "a Salt master is slow, it is told less at once seconds=%.1f answers=%d next=%d messages=%d",
+                    seconds,
+                    answers,
+                    pace.chunk,
+                    pace.ways,
+                )
+            if pace.ways > ways:
+                self.wider.set()
+                # Each of those that wait does so for the event as it was then.
+                self.wider = asyncio.Event()
+
+    async def may_tell(self, number: int) -> None:
+        """Return when so many others may have a message on its way beside one more."""
+        while number >= self.pace.ways:
+            await self.wider.wait()
+
     async def leave(self) -> None:
         """Begin nothing more, and wait for what is on its way: the master may have it, and would get it twice."""
         self.leaving = True
@@ -76,6 +109,8 @@ class Line:
 class Chunk:
     """What is told in one message; nobody else is told of it until it is released."""
 
+    most: int = CHUNK
+    """Answers that go into it."""
     records: list[OutcomeRecord] = field(default_factory=list)
     sequences: list[int] = field(default_factory=list)
     size: int = 0
@@ -86,4 +121,4 @@ class Chunk:
 
     def full(self) -> bool:
         """Whether nothing more goes into the message."""
-        return len(self.sequences) >= CHUNK or self.size >= CHUNK_BYTES
+        return len(self.sequences) >= self.most or self.size >= CHUNK_BYTES

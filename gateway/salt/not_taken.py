@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway.salt.line import CHUNK
+from gateway.salt.pace import CHUNK
 from upstream.frames import Stream
 
 TRIES: Final = 3

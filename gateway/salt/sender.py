@@ -26,6 +26,7 @@ from gateway.salt.book import Ordered, SaltBook
 from gateway.salt.cursor import Cursor
 from gateway.salt.line import CHUNK_BYTES, Chunk, Line
 from gateway.salt.not_taken import NotTaken
+from gateway.salt.pace import LINES, Pace
 from gateway.salt.remembered import Remembered
 from gateway.salt.scheduled import scheduled
 from gateway.spool.queue import Spool
@@ -34,9 +35,6 @@ from upstream.frames import Stream
 from upstream.salt.ports import ReturnsOfJob, SaltAbove
 
 log = logging.getLogger(__name__)
-
-LINES: Final = 3
-"""Messages on their way to one master at once: one less than a stock master has workers."""
 
 AWAY_SECONDS: Final = 60.0
 """A master that is away for so long does not get its answers first: the active one does, with the jobs they are of."""
@@ -78,6 +76,7 @@ class SaltSender(Part):
         self._masters = masters
         self._syndic_tags = syndic_tags
         self._lines: dict[str, Line] = {}
+        self._paces: dict[str, Pace] = {}
         self._away_since: dict[str, float] = {}
         self._active: str | None = None
         self._claimed: set[int] = set()
@@ -110,7 +109,7 @@ class SaltSender(Part):
 
     async def _run(self, above: SaltAbove, master: str) -> None:
         newest = await self._spool.newest("returns")
-        line = Line(above, Cursor("returns", newest), asyncio.Queue(PROMPT))
+        line = Line(above, Cursor("returns", newest), asyncio.Queue(PROMPT), self._paces.setdefault(master, Pace()))
         self._lines[master] = line
         self._away_since.pop(master, None)
         try:
@@ -121,7 +120,7 @@ class SaltSender(Part):
                 group.create_task(self._lane(line, self._post(line, master)), name=f"salt/{master}/post")
                 for number in range(LINES):
                     name = f"salt/{master}/answer-{number}"
-                    group.create_task(self._lane(line, self._answer(line, master)), name=name)
+                    group.create_task(self._lane(line, self._answer(line, master, number)), name=name)
         except BaseExceptionGroup as group:
             # What ended first is why; the others were cancelled for it.
             raise group.exceptions[0] from None
@@ -184,10 +183,11 @@ class SaltSender(Part):
 
     # --- answers ---------------------------------------------------------------------------------------------------
 
-    async def _answer(self, line: Line, master: str) -> None:
+    async def _answer(self, line: Line, master: str, number: int) -> None:
         while not line.leaving:
+            await line.may_tell(number)
             news = line.news
-            chunk = Chunk()
+            chunk = Chunk(line.pace.chunk)
             try:
                 async with line.turn:
                     await self._fill(chunk, line, master)
@@ -212,7 +212,8 @@ class SaltSender(Part):
             return
         if chunk.records:
             told = await self._told({record.jid for record in chunk.records}, master)
-            await line.above.returns(entries(chunk.records, told))
+            with line.paced(len(chunk.records), self._clock):
+                await line.above.returns(entries(chunk.records, told))
             self._metrics.add("salt_answers_sent", len(chunk.records))
         answers = Counter(record.jid for record in chunk.records)
         await self._spool.confirm_items("returns", chunk.sequences, master, [self._book.kept.told(answers)])

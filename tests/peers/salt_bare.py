@@ -20,10 +20,9 @@ import zmq
 from zmq.utils.monitor import recv_monitor_message
 
 from device_agent.clock import Clock
-from gateway.salt.line import CHUNK
+from gateway.salt.pace import CHUNK, LINES
 from upstream.salt import publishes, wire
 from upstream.salt.box import new_nonce
-from upstream.salt.channel import CONNECTIONS
 from upstream.salt.rsa_keys import GatewayKey, load_or_make
 from upstream.salt.sign_in import PROTOCOL, Session, SignIn
 from upstream.salt.terms import SaltRules
@@ -105,7 +104,7 @@ def serve(bare: BareSyndic, devices: Sequence[str]) -> None:
     socket = bare.heard()
     sys.stdout.write(READY + "\n")
     sys.stdout.flush()
-    with ThreadPoolExecutor(CONNECTIONS) as connections:
+    with ThreadPoolExecutor(LINES) as connections:
         while True:
             order = bare.order(socket.recv_multipart())
             if order["fun"] != "test.ping" or not str(order["tgt"]).startswith(PREFIX):
