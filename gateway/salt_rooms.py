@@ -32,6 +32,7 @@ class SaltRooms:
     ) -> None:
         upstream = settings.upstream
         rules = upstream.rules(settings.name)
+        self._masters = upstream.masters
         book = SaltBook(rooms.writer, rooms.reader)
         self.sender = SaltSender(
             spool=rooms.spool,
@@ -40,7 +41,7 @@ class SaltRooms:
             metrics=rooms.metrics,
             clock=clock,
             gateway=rules.id,
-            masters=lambda: upstream.masters,
+            masters=lambda: self._masters,
             syndic_tags=settings.events.syndic_tags,
         )
         self.orders = SaltOrders(
@@ -77,7 +78,7 @@ class SaltRooms:
 
         self.uplink = SaltUplink(
             rules=rules,
-            masters=upstream.masters,
+            masters=self._masters,
             keys_dir=state_dir / "salt",
             serials=SaltSerials(rooms.writer, rooms.reader, clock),
             orders=self.orders,
@@ -94,6 +95,13 @@ class SaltRooms:
             ),
             asked=SaltAnswers(files, SaltPillar(settings.name, grains, clock)).answer,
         )
+
+    def use_masters(self, masters: list[str]) -> None:
+        """Use another list from now on; what waits for a master that is not in it goes to the active one."""
+        if masters != self._masters:
+            self._masters = masters
+            self.uplink.replace_masters(masters)
+            self.sender.masters_changed()
 
     def parts(self) -> list[Part]:
         """What looks for news before the links that tell it."""

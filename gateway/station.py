@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import uvloop
+from msgspec import structs
 
 from device_agent.clock import Clock
 from device_agent.errors import EXIT_NOT_ALL_OK, EXIT_OK, ConfigInvalid, OutstationError
@@ -73,6 +74,7 @@ class Station:
         self._stopping = asyncio.Event()
         self._rooms: Rooms | None = None
         self._uplink: Uplink | None = None
+        self._salt: SaltRooms | None = None
         self._site: SiteRooms | None = None
         self._server: ApiServer | None = None
         self._schedule: StationSchedule | None = None
@@ -96,6 +98,11 @@ class Station:
             self._rooms.nodegroups.use(settings.nodegroups)
             self._rooms.listed = settings.masters
             self._use_masters(self._rooms)
+        if self._salt is not None and settings.upstream.salt:
+            self._salt.use_masters(settings.upstream.masters)
+            # What else stands in that section waits.
+            upstream = structs.replace(settings.upstream, masters=self._settings.upstream.masters)
+            settings = structs.replace(settings, upstream=upstream)
         if self._schedule is not None:
             self._schedule.use(settings.schedule, settings.timezone)
         if self._server is not None:
@@ -262,7 +269,7 @@ class Station:
         self, stack: contextlib.AsyncExitStack, rooms: Rooms, kept: KeptRooms, state_dir: Path
     ) -> None:
         if self._settings.upstream.salt:
-            salt = SaltRooms(rooms, self._settings, kept.files.store, state_dir, self._clock)
+            self._salt = salt = SaltRooms(rooms, self._settings, kept.files.store, state_dir, self._clock)
             rooms.facts.uplink = rooms.cutting = salt.uplink
             for part in salt.parts():
                 await stack.enter_async_context(part)

@@ -145,6 +145,10 @@ class SaltSender(Part):
             self._active = None
         self._rewind()
 
+    def masters_changed(self) -> None:
+        """What waits for a master that is not in the list any more is for another one."""
+        self._rewind()
+
     async def emptied(self, master: str) -> None:
         """Return when this master has confirmed all that is for it, or is not there."""
         while (line := self._lines.get(master)) is not None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from device_agent.errors import EXIT_CONFIG, EXIT_NOT_ALL_OK, EXIT_OK, ConfigInvalid
 from device_agent.parts import Part, leaves
@@ -21,6 +22,7 @@ from gateway.salt.settings import UpstreamSettings
 from gateway.station import Station
 from tests.peers.broker import free_port
 from tests.peers.rope import new_keys, played_master
+from tests.peers.salt_sockets import PlayedMaster
 from tests.peers.station import StationProcess, ask, station_process
 from tests.peers.waiting import until
 
@@ -207,6 +209,27 @@ async def test_other_masters_are_used_after_a_reload(
             station.stop()
     assert "takes effect at the next start key=name" in caplog.text
     assert "key=socket" not in caplog.text
+
+
+async def test_other_salt_masters_are_used_after_a_reload(
+    steps: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with PlayedMaster() as first, PlayedMaster("other") as second:
+        below: dict[str, Any] = {"masters": [], "socket": str(tmp_path / "api.sock"), "sites": None}
+        upstream = UpstreamSettings(type="salt", masters=[first.address])
+        station = Station("gateway", settings(tmp_path, upstream=upstream, **below))
+        async with asyncio.TaskGroup() as group:
+            group.create_task(station.run())
+            await opened(steps)
+            await until(lambda: first.asked["_auth"], what="the master of the start")
+            upstream = structs.replace(upstream, masters=[second.address])
+            station.reload(settings(tmp_path, upstream=upstream, broker=station._settings.broker, **below))
+            await until(lambda: second.asked["_auth"], what="the new master")
+            assert "takes effect at the next start" not in caplog.text
+            upstream = structs.replace(upstream, auth_tries=1)
+            station.reload(settings(tmp_path, upstream=upstream, broker=station._settings.broker, **below))
+            station.stop()
+    assert "takes effect at the next start key=upstream" in caplog.text
 
 
 @pytest.mark.parametrize(
