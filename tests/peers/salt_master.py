@@ -67,6 +67,19 @@ class SaltMaster(SaltDaemon):
             self._take_key_pair(pair)
 
     @property
+    def release(self) -> str:
+        """Which of those that are tested it is."""
+        return self.programs.parent.name
+
+    def throwaway_key(self) -> str:
+        """A public key whose private half nobody has, for devices that the master is to know of."""
+        folder = self.folder / "throwaway"
+        folder.mkdir(exist_ok=True)
+        self.key("--gen-keys", "devices", "--gen-keys-dir", str(folder))
+        (folder / "devices.pem").unlink()
+        return (folder / "devices.pub").read_text()
+
+    @property
     def address(self) -> str:
         """Where its request port is."""
         return f"127.0.0.1:{self.ret_port}"

@@ -13,7 +13,11 @@ from tests.peers.system import System, whole_system
 NAME = "lisbon"
 """Of the gateway, and of its key at the masters."""
 
-POLICY = SitePolicy(fun=("looks", "event.*"), org={"salt": ("looks", "cmd.*", "event.*")}, arg={"cmd.run": ("echo *",)})
+POLICY = SitePolicy(
+    fun=("looks", "event.*"),
+    org={"salt": ("looks", "cmd.*", "event.*", "saltutil.kill_job")},
+    arg={"cmd.run": ("echo *",)},
+)
 """As ``outstation fleet sign-site --origin salt`` grants it."""
 
 

@@ -7,13 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.peers.salt_bus import listening
+from tests.peers.salt_bus import Bus, listening
 from tests.peers.salt_master import SaltMaster
 from tests.peers.salt_site import SaltSite, salt_site
 
 DEVICES = 6
-LONGER = 14
-"""Seconds: more than ``salt`` waits by itself, with the settings of these masters."""
 
 
 @pytest.fixture(scope="module")
@@ -80,21 +78,61 @@ def test_batches_reach_every_device(site: SaltSite, master: SaltMaster) -> None:
     assert answers.by_device() == dict.fromkeys(site.ids, "hello"), site.told(master)
 
 
-def test_a_job_that_takes_longer_than_salt_waits_is_waited_for_when_it_says_so(
-    site: SaltSite, master: SaltMaster
-) -> None:
-    answers = master.salt("--timeout=60", "cam-*", "test.sleep", str(LONGER))
-    assert answers.by_device() == dict.fromkeys(site.ids, True), site.told(master)
+def test_what_runs_of_a_batch_is_ended_by_its_jid(site: SaltSite, master: SaltMaster) -> None:
+    """All parts of a batch of 3008 have one jid; with 3006 and 3007 each has its own."""
+    batch = ("--batch-size=2", "--static", "--timeout=300", "--out=json", "cam-*", "test.sleep", "3600")
+    ended: set[str] = set()
+    with listening(master) as bus, master.started("salt", *batch) as salt:
+        while len(ended) < DEVICES:
+            jid, run = running(site, master, bus, ended)
+            killed = master.salt("cam-*", "saltutil.kill_job", jid).by_device()
+            assert {name for name, said in killed.items() if said} == run, (killed, site.told(master))
+            ended |= run
+        out, error = salt.communicate(timeout=120)
+    assert all(f"{name}" in out for name in site.ids), (out, error)
+    assert out.count("stopped by saltutil.kill_job") == DEVICES, out
 
 
-def test_a_long_job_is_asked_for_and_found(site: SaltSite, master: SaltMaster) -> None:
+def running(site: SaltSite, master: SaltMaster, bus: Bus, ended: set[str]) -> tuple[str, set[str]]:
+    """The jid of the part of a batch that runs now, and on whom; none of them was there before."""
+
+    def found() -> tuple[str, set[str]] | None:
+        jids = [data["jid"] for _, data in bus.events("salt/job/*/new") if data["fun"] == "test.sleep"]
+        if not jids:
+            return None
+        said = master.salt("cam-*", "saltutil.find_job", jids[-1]).by_device()
+        busy = {name for name, description in said.items() if description}
+        return (jids[-1], busy) if len(busy) == 2 and not busy & ended else None
+
+    last: list[tuple[str, set[str]] | None] = []
+
+    def two_run() -> bool:
+        last.append(found())
+        return last[-1] is not None
+
+    master.until(two_run, f"two devices run the next part; {ended} have ended")
+    assert last[-1] is not None
+    return last[-1]
+
+
+@pytest.mark.parametrize("waits", [True, False], ids=["salt waits", "salt asks after it"])
+def test_a_job_of_a_minute_is_answered(waits: bool, site: SaltSite, master: SaltMaster) -> None:
     """The newest release asks only for ids whose keys it knows: an operator gives it these."""
-    for name in site.ids:
-        (master.folder / "pki" / "minions" / name).write_text(master.key_pair()[1])
-    answers = master.salt("cam-*", "test.sleep", str(LONGER))
-    for name in site.ids:
-        (master.folder / "pki" / "minions" / name).unlink()
+    known = [] if waits or master.release < "3008" else site.ids
+    public = master.throwaway_key() if known else ""
+    keys = [master.folder / "pki" / "minions" / name for name in known]
+    for key in keys:
+        key.write_text(public)
+    try:
+        with listening(master) as bus:
+            answers = master.salt(*(["--timeout=90"] if waits else []), "cam-*", "test.sleep", "60")
+    finally:
+        for key in keys:
+            key.unlink()
     assert answers.by_device() == dict.fromkeys(site.ids, True), site.told(master)
+    assert answers.status == 0, answers
+    probes = [data for _, data in bus.events("salt/job/*/new") if data["fun"] == "saltutil.find_job"]
+    assert bool(probes) is not waits
 
 
 def test_a_device_that_says_nothing_is_reported_and_not_waited_for(site: SaltSite, master: SaltMaster) -> None:
