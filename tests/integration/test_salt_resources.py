@@ -10,20 +10,13 @@ from typing import Any
 
 import pytest
 
-from device_agent.clock import Clock
-from gateway.devices.device import Device
-from gateway.metrics import Metrics
-from gateway.salt.resource_inventory import ResourceRules
-from gateway.salt.resources import Resources
 from tests.peers.clock import HandClock
 from tests.peers.salt_above import published
 from tests.peers.salt_gate import JID, MASTER, opened
+from tests.peers.salt_resources import CAMERAS, ResourceSite, device
 from tests.peers.salt_sockets import PlayedMaster
 from tests.peers.salt_uplink_bed import SaltBed
 from tests.peers.waiting import until
-from tests.unit.gateway.salt.test_resource_inventory import device
-
-CAMERAS = ResourceRules("camera")
 
 
 @pytest.fixture
@@ -43,26 +36,8 @@ def without(load: dict[str, Any]) -> Any:
     return {} if load["cmd"] == "_register_resources" else None
 
 
-class Site:
-    """Its devices, which change."""
-
-    def __init__(self, folder: Path, rules: ResourceRules | None = CAMERAS) -> None:
-        self.devices: list[Device] = [device("cam-1", os="Debian"), device("lisbon-station")]
-        self.revision = 1
-        self.metrics = Metrics(Clock())
-        self.resources = Resources(
-            rules=rules,
-            devices=lambda: self.devices,
-            revision=lambda: self.revision,
-            marks=folder / "resources",
-            metrics=self.metrics,
-            clock=Clock(),
-            pause=0.01,
-        )
-
-
 @asynccontextmanager
-async def below(master: PlayedMaster, folder: Path, site: Site) -> AsyncIterator[SaltBed]:
+async def below(master: PlayedMaster, folder: Path, site: ResourceSite) -> AsyncIterator[SaltBed]:
     bed = SaltBed(folder)
     async with bed.uplink(master, registering=site.resources):
         await bed.state("connected")
@@ -83,7 +58,7 @@ def state(bed: SaltBed) -> Callable[[], str]:
 
 
 async def test_a_master_is_told_at_the_sign_in_and_when_devices_change(master: PlayedMaster, tmp_path: Path) -> None:
-    site = Site(tmp_path)
+    site = ResourceSite(tmp_path)
     async with below(master, tmp_path, site) as bed:
         await until(lambda: state(bed)() == "registered", what="the first registration")
         assert ids(master) == [{}, {"camera": ["cam-1"]}]
@@ -107,15 +82,15 @@ async def test_a_master_is_told_at_the_sign_in_and_when_devices_change(master: P
 async def test_after_a_restart_it_is_told_in_one_and_with_the_setting_off_it_is_taken_back(
     master: PlayedMaster, tmp_path: Path
 ) -> None:
-    async with below(master, tmp_path, Site(tmp_path)) as bed:
+    async with below(master, tmp_path, ResourceSite(tmp_path)) as bed:
         await until(lambda: state(bed)() == "registered", what="the first registration")
-    async with below(master, tmp_path, Site(tmp_path)) as bed:
+    async with below(master, tmp_path, ResourceSite(tmp_path)) as bed:
         await until(lambda: state(bed)() == "registered", what="the registration after a restart")
     assert ids(master) == [{}, {"camera": ["cam-1"]}, {"camera": ["cam-1"]}]
-    async with below(master, tmp_path, Site(tmp_path, None)) as bed:
+    async with below(master, tmp_path, ResourceSite(tmp_path, None)) as bed:
         await until(lambda: len(registered(master)) == 4, what="what is taken back")
         assert "resources" not in bed.up.status()["links"][0]
-    async with below(master, tmp_path, Site(tmp_path, None)) as bed:
+    async with below(master, tmp_path, ResourceSite(tmp_path, None)) as bed:
         await until(lambda: bed.up.status()["state"] == "connected")
     assert ids(master)[3:] == [{}]
 
@@ -124,7 +99,7 @@ async def test_an_older_master_is_told_nothing_and_that_is_said_once(
     master: PlayedMaster, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     master.answer = without
-    site = Site(tmp_path)
+    site = ResourceSite(tmp_path)
     async with below(master, tmp_path, site) as bed:
         await until(lambda: state(bed)() == "none", what="the word that it has none")
         site.resources.signed_in(master.address)
@@ -142,7 +117,7 @@ async def test_an_older_master_is_told_nothing_and_that_is_said_once(
 async def test_a_master_that_does_not_confirm_is_told_again(master: PlayedMaster, tmp_path: Path) -> None:
     said = iter(["", None, {"a": 1}])
     master.answer = lambda load: next(said, True) if load["cmd"] == "_register_resources" else None
-    async with below(master, tmp_path, Site(tmp_path)) as bed:
+    async with below(master, tmp_path, ResourceSite(tmp_path)) as bed:
         await until(lambda: state(bed)() == "registered", 60, what="the registration")
         assert bed.up.status()["state"] == "connected"
 
@@ -194,7 +169,7 @@ async def test_an_empty_word_is_refused_and_counted(tgt: str, tmp_path: Path) ->
 
 
 async def test_many_changes_are_told_in_few_messages(master: PlayedMaster, tmp_path: Path) -> None:
-    site = Site(tmp_path)
+    site = ResourceSite(tmp_path)
     async with below(master, tmp_path, site) as bed:
         await until(lambda: state(bed)() == "registered", what="the first registration")
         for number in range(2, 200):

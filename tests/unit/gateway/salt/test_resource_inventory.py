@@ -6,14 +6,10 @@ from typing import Any
 
 import pytest
 
-from gateway.devices.device import Device
 from gateway.salt import resource_inventory
 from gateway.salt.resource_inventory import DEVICE_BYTES, Inventory, ResourceRules
+from tests.peers.salt_resources import device
 from upstream.salt import wire
-
-
-def device(name: str, site: str = "lisbon", **grains: Any) -> Device:
-    return Device(site, name, "mqtt", 0, "1", {"id": name, **grains}, True, 0.0, 0.0, 1)
 
 
 def grains_of(packed: wire.Packed) -> Any:
