@@ -219,7 +219,9 @@ def of_deltaproxy(bed: Measuring, programs: Path, devices: int, repeat: int) -> 
         found.start = round(time.monotonic() - begun, 1)
         found.rounds += [bed.round(target, devices, [proxy.group]) for _ in range(repeat)]
         found.memory = pss([proxy.group])
-    bed.master.key("--delete", target)
+    # The next one has other keys under the same names.
+    for names in (target, salt_delta.CONTROL):
+        bed.master.key("--delete", names)
     return found
 
 
