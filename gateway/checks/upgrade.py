@@ -13,6 +13,7 @@ from gateway.upgrade import record as upgrades
 from gateway.upgrade.judging import INSTALLED, is_cut_short
 
 FOLDER: Final = upgrades.FOLDER
+GUARD: Final = "outstation-upgrade-guard.service"
 
 
 _DOING: Final = {
@@ -35,17 +36,23 @@ def at_rest(_: Box) -> list[Finding]:
 def _look() -> list[Finding]:
     last = upgrades.read(FOLDER)
     status, version = machine.package()
-    found = [] if last is None else [_ended(last)]
+    attended = last is not None and last.state in upgrades.UNDER_WAY and _is_attended()
+    found = [] if last is None else [_ended(last, attended=attended)]
     # While it is replaced it is not whole, and the guard sees to it.
-    if last is None or last.state not in upgrades.UNDER_WAY:
+    if not attended:
         found += _package(status, version)
     return found
+
+
+def _is_attended() -> bool:
+    """Whether a package manager works or the guard looks on; also where systemd cannot be asked."""
+    return machine.unit(GUARD).active not in ("inactive", "failed") or machine.is_busy()
 
 
 def _package(status: str, version: str) -> list[Finding]:
     if status in ("", INSTALLED) or status.startswith(("deinstall", "purge")):
         return []
-    mends = f"apt install --reinstall ./outstation_{version}_*.deb" if is_cut_short(status) else "dpkg --configure -a"
+    mends = f"apt install --reinstall --allow-downgrades {_file()}" if is_cut_short(status) else "dpkg --configure -a"
     return [
         Finding(
             check="upgrade",
@@ -58,21 +65,34 @@ def _package(status: str, version: str) -> list[Finding]:
     ]
 
 
-def _ended(last: upgrades.Record) -> Finding:
+def _file() -> str:
+    """A package that can be installed: the kept one while it is there."""
+    kept = FOLDER / upgrades.PREVIOUS
+    return str(kept) if kept.is_file() else "PATH-OF-THE-PACKAGE"
+
+
+def _ended(last: upgrades.Record, *, attended: bool) -> Finding:
     words = f"from {last.before} to {last.after} at {iso(last.at)}"
     if last.state in ("healthy", "withdrawn"):
         way_back = "kept" if (FOLDER / upgrades.PREVIOUS).is_file() else "not kept"
         return Finding(check="upgrade", severity="ok", finding=f"{words}: {last.reason}; {last.before} is {way_back}")
     if last.state in upgrades.UNDER_WAY:
         doing = _DOING[last.state]
+        if not attended:
+            return Finding(
+                check="upgrade",
+                severity="warning",
+                finding=f"{words} is not decided, and the upgrade guard does not run",
+                meaning=f"it is judged at the next start of the machine, and {last.before} may then be put back",
+                fix=f"sudo systemctl start {GUARD}",
+            )
         return Finding(check="upgrade", severity="info", finding=f"{words}: {doing}")
     if last.state == "rolled_back":
         return Finding(
             check="upgrade",
             severity="warning",
             finding=f"{words} was taken back: {last.reason}",
-            meaning=f"{last.before} runs again, on the same store: nothing is lost; apt does not take"
-            f" {last.after} again by itself, and takes a later version",
+            meaning=f"{last.before} is installed again, on the same store: nothing is lost; {_taken(last)}",
             fix="journalctl -u outstation-upgrade-guard; report it, and install a later version",
         )
     return Finding(
@@ -80,5 +100,11 @@ def _ended(last: upgrades.Record) -> Finding:
         severity="error",
         finding=f"{words} failed, and so did the way back: {last.reason}",
         meaning="which version runs now is not certain; nothing is tried again by itself",
-        fix=f"journalctl -u outstation-upgrade-guard; then apt install --allow-downgrades {FOLDER / upgrades.PREVIOUS}",
+        fix=f"journalctl -u outstation-upgrade-guard; then apt install --reinstall --allow-downgrades {_file()}",
     )
+
+
+def _taken(last: upgrades.Record) -> str:
+    if last.after in last.rejected:
+        return f"apt does not take {last.after} again by itself, and takes a later version"
+    return f"as it does not run either, apt may take {last.after} again"

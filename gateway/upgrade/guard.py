@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import socket
 import sys
-import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import Final, Protocol
 from device_agent.clock import Clock
 from gateway.upgrade import machine
 from gateway.upgrade.judging import INSTALLED, Limits, Seen, Unit, Watch, step
-from gateway.upgrade.record import FOLDER, PREVIOUS, UNDER_WAY, Record, read, write
+from gateway.upgrade.record import FOLDER, PREVIOUS, UNDER_WAY, Record, read, write_if_same
 from gateway.upgrade.repack import NotKept
 
 log = logging.getLogger("outstation.upgrade")
@@ -27,6 +28,17 @@ log = logging.getLogger("outstation.upgrade")
 LOOK_SECONDS: Final = 2.0
 MOST_ATTEMPTS: Final = 2
 """Times that putting back is begun, when the machine goes down in the middle of it."""
+
+LOCKED: Final = "locked by another process"
+"""What dpkg says when another package manager was quicker."""
+
+
+class Stopped(Exception):
+    """The guard was told to stop; at its next start it goes on from the record."""
+
+
+class _Replaced(Exception):
+    """Another replacement of the package has begun; its record is the one to judge by."""
 
 
 class Machine(Protocol):
@@ -72,6 +84,13 @@ class Guard:
 
     def run(self) -> Record | None:
         """Judge the upgrade that waits for it, and act; what became of it, None when none waits."""
+        while True:
+            try:
+                return self._judge()
+            except _Replaced:
+                log.info("another version has come meanwhile; looking at that one")
+
+    def _judge(self) -> Record | None:
         record = read(self.folder)
         if record is None or record.state not in UNDER_WAY:
             return record
@@ -81,6 +100,8 @@ class Guard:
         while True:
             # Another version may have come meanwhile: the same way back, another name.
             record = read(self.folder) or record
+            if record.state not in UNDER_WAY:
+                return record
             status, version = self.machine.package()
             seen = Seen(
                 at=self.clock.monotonic(),
@@ -103,7 +124,7 @@ class Guard:
             if verdict.todo == "roll_back":
                 return self._roll_back(record.now("rolling_back", self.clock.wall(), verdict.why))
             if verdict.todo == "healthy":
-                self.machine.allow_again()
+                self._pin(self.machine.allow_again)
             return self._ended(record.now(_ENDS[verdict.todo], self.clock.wall(), verdict.why))
 
     def _roll_back(self, record: Record) -> Record:
@@ -113,28 +134,34 @@ class Guard:
                 return self._ended(record.now("failed", self.clock.wall(), f"{record.reason}; {failed}"))
             record = replace(record, attempts=record.attempts + 1)
             # On disk before anything is done: whoever starts on it knows that this is the way back.
-            write(self.folder, record)
+            self._keep(record)
             log.error("%s is not healthy: %s; putting %s back", record.after, record.reason, record.before)
             if failed := self._put_back(record):
                 return self._ended(record.now("failed", self.clock.wall(), f"{record.reason}; {failed}"))
-        try:
-            self.machine.turn_away(record.after)
-        except OSError as error:
-            log.error("apt may take %s again: %s", record.after, error)
+        self._pin(lambda: self.machine.turn_away(record.after))
         self.machine.start(record.units)
         serves = self._wait(
             lambda: all(unit.runs and unit.answers for unit in map(self.machine.unit, record.units)),
             self.limits.deadline,
         )
         why = record.reason if serves else f"{record.reason}; {record.before} is back and does not run either"
-        return self._ended(record.rolled_back(self.clock.wall(), why))
+        if not serves:
+            # Then it was not that version's fault, and a later look at it by apt may be what helps.
+            self._pin(self.machine.allow_again)
+        return self._ended(record.rolled_back(self.clock.wall(), why, blamed=serves))
+
+    def _pin(self, change: Callable[[], None]) -> None:
+        try:
+            change()
+        except OSError as error:
+            log.error("what apt may take stays as it was: %s", error)
 
     def _mend(self, record: Record, why: str) -> Record:
         """The machine went down before the new version was unpacked: make the one before whole. Nobody is to blame."""
         failed = self._cannot_begin(record)
         if not failed:
             record = replace(record, attempts=record.attempts + 1)
-            write(self.folder, record)
+            self._keep(record)
             log.warning("%s; making %s whole again", why, record.before)
             try:
                 if record.state == "keeping":
@@ -157,15 +184,27 @@ class Guard:
 
     def _put_back(self, record: Record) -> str:
         """Put the kept package in its place; empty when it is whole then, or what went wrong."""
-        self._wait(lambda: not self.machine.is_busy(), self.limits.package)
-        put, said = self.machine.put_back(self.folder / PREVIOUS)
-        if put and self.machine.package() == (INSTALLED, record.before):
-            return ""
+        end = self.clock.monotonic() + self.limits.package
+        while True:
+            free = self._wait(lambda: not self.machine.is_busy(), end - self.clock.monotonic())
+            put, said = self.machine.put_back(self.folder / PREVIOUS)
+            if put and self.machine.package() == (INSTALLED, record.before):
+                return ""
+            # Another package manager may have taken the lock between the look and dpkg's own.
+            final = not free or put or not (LOCKED in said or self.machine.is_busy())
+            # The machine going down may be why it failed: then this does not come back, and the next boot tries again.
+            self.pause(LOOK_SECONDS)
+            if final:
+                break
         self.machine.start(record.units)
         return f"{record.before} could not be put back: {said}"
 
+    def _keep(self, record: Record) -> None:
+        if not write_if_same(self.folder, record):
+            raise _Replaced
+
     def _ended(self, record: Record) -> Record:
-        write(self.folder, record)
+        self._keep(record)
         level = logging.INFO if record.state in ("healthy", "withdrawn") else logging.ERROR
         log.log(level, "upgrade from %s to %s: %s: %s", record.before, record.after, record.state, record.reason)
         return record
@@ -180,6 +219,25 @@ class Guard:
 
 
 _ENDS: Final = {"healthy": "healthy", "withdraw": "withdrawn"}
+
+
+class Pause:
+    """Waits, until SIGTERM is there. What the guard does between two waits, as a run of dpkg, it finishes first."""
+
+    def __init__(self) -> None:
+        self._asked = False
+        # No more than this in a handler: it may run in the middle of anything.
+        signal.signal(signal.SIGTERM, self._ask)
+
+    def _ask(self, _number: int, _frame: object) -> None:
+        self._asked = True
+
+    def __call__(self, seconds: float) -> None:
+        """Wait for so many seconds. Raises ``Stopped``."""
+        if not self._asked:
+            time.sleep(seconds)
+        if self._asked:
+            raise Stopped
 
 
 def say_ready(address: str | None) -> None:
@@ -204,10 +262,14 @@ def main(arguments: Sequence[str]) -> int:
         deadline=float(given.get("--deadline", usual.deadline)),
         steady=float(given.get("--steady", usual.steady)),
     )
+    pause = Pause()
     # Read now, while it is there: encodings and the like are loaded when they are first used.
     machine.package()
     say_ready(os.environ.get("NOTIFY_SOCKET"))
-    Guard(FOLDER, machine, Clock(), threading.Event().wait, limits).run()
+    try:
+        Guard(FOLDER, machine, Clock(), pause, limits).run()
+    except Stopped:
+        log.info("stopped before it had decided; it goes on at its next start")
     return 0
 
 

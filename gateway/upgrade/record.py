@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -12,6 +15,7 @@ FOLDER: Final = Path("/var/cache/outstation")
 """Root's: what lies here is installed as root. Whoever empties it gives up the way back, and nothing else."""
 
 FILE_NAME: Final = "upgrade.json"
+LOCK: Final = "upgrade.lock"
 PREVIOUS: Final = "previous.deb"
 UNDER_WAY: Final = ("keeping", "watching", "rolling_back")
 """The package is being replaced, or what replaced it is not judged yet."""
@@ -46,8 +50,10 @@ class Record:
         """The same replacement in another state."""
         return replace(self, state=state, at=at, reason=reason[:500])
 
-    def rolled_back(self, at: float, reason: str) -> Record:
-        """The package before it is back."""
+    def rolled_back(self, at: float, reason: str, *, blamed: bool) -> Record:
+        """The package before it is back. ``blamed`` is whether the version that went is to be turned away."""
+        if not blamed:
+            return replace(self.now("rolled_back", at, reason), rollbacks=self.rollbacks + 1)
         rejected = (*(each for each in self.rejected if each != self.after), self.after)
         return replace(
             self.now("rolled_back", at, reason), rollbacks=self.rollbacks + 1, rejected=rejected[-REJECTED_KEPT:]
@@ -79,6 +85,33 @@ def read(folder: Path) -> Record | None:
 
 def write(folder: Path, record: Record) -> None:
     """Keep it, on disk when this returns. Raises ``OSError``."""
+    with _alone(folder):
+        _write(folder, record)
+
+
+def write_if_same(folder: Path, record: Record) -> bool:
+    """The same, unless another replacement has its record there by now; whether it was kept. Raises ``OSError``."""
+    with _alone(folder):
+        last = read(folder)
+        if last is not None and last.id != record.id:
+            return False
+        _write(folder, record)
+        return True
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """No other process writes meanwhile. Nobody holds this for longer than a write takes."""
+    # A file that root alone can open: nobody else can hold up an upgrade with it.
+    held = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(held)
+
+
+def _write(folder: Path, record: Record) -> None:
     fresh = folder / f"{FILE_NAME}.new"
     with fresh.open("w", encoding="utf-8") as file:
         json.dump(asdict(record), file, indent=1)

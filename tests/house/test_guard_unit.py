@@ -5,7 +5,8 @@ from __future__ import annotations
 from configparser import RawConfigParser
 from importlib.util import find_spec
 
-from gateway.upgrade import keep
+from gateway.checks import upgrade as checks
+from gateway.upgrade import keep, machine
 from gateway.upgrade.record import FILE_NAME, FOLDER
 from tests.house.tree import ROOT
 
@@ -20,4 +21,7 @@ def test_the_unit_starts_a_module_that_exists_on_what_it_writes() -> None:
     assert unit["Unit"]["ConditionPathExists"] == str(FOLDER / FILE_NAME)
     # The package that is being put back runs its scripts below it.
     assert unit["Service"]["Type"] == "notify"
-    assert float(unit["Service"]["TimeoutStopSec"]) >= 900
+    assert float(unit["Service"]["TimeoutStopSec"]) >= machine.PUT_BACK_SECONDS + machine.COMMAND_SECONDS
+    # SIGTERM is the guard's alone, which waits for dpkg.
+    assert unit["Service"]["KillMode"] == "mixed"
+    assert checks.GUARD == keep.GUARD

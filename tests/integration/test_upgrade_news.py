@@ -9,6 +9,7 @@ import pytest
 from gateway.checks import upgrade
 from gateway.rooms import Rooms
 from gateway.upgrade import machine
+from gateway.upgrade.judging import Unit
 from gateway.upgrade.news import UpgradeNews
 from gateway.upgrade.record import PREVIOUS, Record, write
 from tests.peers.database import look, opened_rooms
@@ -72,7 +73,11 @@ async def test_each_end_is_a_finding(
     [
         (None, "install ok half-configured", "dpkg --configure -a"),
         ("failed", "install ok unpacked", "dpkg --configure -a"),
-        ("failed", "install reinstreq half-installed", "apt install --reinstall ./outstation_1.1_*.deb"),
+        (
+            "failed",
+            "install reinstreq half-installed",
+            "apt install --reinstall --allow-downgrades PATH-OF-THE-PACKAGE",
+        ),
         ("watching", "install ok unpacked", ""),
         (None, "install ok installed", ""),
         (None, "deinstall ok config-files", ""),
@@ -95,3 +100,35 @@ async def test_a_machine_without_an_upgrade_says_nothing_of_it(tmp_path: Path, m
     monkeypatch.setattr(upgrade, "FOLDER", tmp_path)
     async with opened_rooms(tmp_path / "state") as rooms:
         assert await upgrade.check(rooms.facts) == []
+
+
+@pytest.mark.parametrize(
+    ("active", "told_of"), [("inactive", True), ("failed", True), ("active", False), ("unknown", False)]
+)
+async def test_an_upgrade_that_nobody_looks_at_is_told_and_so_is_its_half_package(
+    active: str, told_of: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upgrade, "FOLDER", tmp_path)
+    monkeypatch.setattr(machine, "package", lambda: ("install reinstreq half-installed", "1.1"))
+    monkeypatch.setattr(machine, "is_busy", lambda: False)
+    monkeypatch.setattr(machine, "unit", lambda name: Unit(active))
+    write(tmp_path, SICK.now("rolling_back", 2.0, "it failed"))
+    (tmp_path / PREVIOUS).touch()
+    async with opened_rooms(tmp_path / "state") as rooms:
+        found = await upgrade.check(rooms.facts)
+    assert [each.severity for each in found] == (["warning", "error"] if told_of else ["info"])
+    if told_of:
+        assert found[0].fix == f"sudo systemctl start {upgrade.GUARD}"
+        assert found[1].fix.endswith(f"--allow-downgrades {tmp_path / PREVIOUS}")
+    # While a package manager works it is being replaced.
+    monkeypatch.setattr(machine, "is_busy", lambda: True)
+    async with opened_rooms(tmp_path / "state") as rooms:
+        assert [each.severity for each in await upgrade.check(rooms.facts)] == ["info"]
+
+
+async def test_no_file_is_named_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upgrade, "FOLDER", tmp_path)
+    write(tmp_path, SICK.now("failed", 2.0, "it failed"))
+    async with opened_rooms(tmp_path / "state") as rooms:
+        (finding,) = await upgrade.check(rooms.facts)
+    assert finding.fix.endswith("PATH-OF-THE-PACKAGE")
