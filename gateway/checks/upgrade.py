@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from device_agent.clock import iso
+from device_agent.clock import Clock, iso
 from gateway.checks.box import Box
 from gateway.checks.finding import Facts, Finding
 from gateway.upgrade import machine
@@ -14,6 +14,8 @@ from gateway.upgrade.judging import INSTALLED, is_cut_short
 
 FOLDER: Final = upgrades.FOLDER
 GUARD: Final = "outstation-upgrade-guard.service"
+KEEPING_SECONDS: Final = 900.0
+"""Longer than packing the old version takes, however slow the machine."""
 
 
 _DOING: Final = {
@@ -36,7 +38,7 @@ def at_rest(_: Box) -> list[Finding]:
 def _look() -> list[Finding]:
     last = upgrades.read(FOLDER)
     status, version = machine.package()
-    attended = last is not None and last.state in upgrades.UNDER_WAY and _is_attended()
+    attended = last is not None and last.state in upgrades.UNDER_WAY and _is_attended(last)
     found = [] if last is None else [_ended(last, attended=attended)]
     # While it is replaced it is not whole, and the guard sees to it.
     if not attended:
@@ -44,8 +46,11 @@ def _look() -> list[Finding]:
     return found
 
 
-def _is_attended() -> bool:
+def _is_attended(last: upgrades.Record) -> bool:
     """Whether a package manager works or the guard looks on; also where systemd cannot be asked."""
+    # The guard starts when the old version is packed, and only root sees the locks of a package manager.
+    if last.state == "keeping" and abs(Clock().wall() - last.at) < KEEPING_SECONDS:
+        return True
     return machine.unit(GUARD).active not in ("inactive", "failed") or machine.is_busy()
 
 

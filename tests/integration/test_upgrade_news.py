@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from device_agent.clock import Clock
 from gateway.checks import upgrade
 from gateway.rooms import Rooms
 from gateway.upgrade import machine
@@ -132,3 +133,16 @@ async def test_no_file_is_named_that_is_not_there(tmp_path: Path, monkeypatch: p
     async with opened_rooms(tmp_path / "state") as rooms:
         (finding,) = await upgrade.check(rooms.facts)
     assert finding.fix.endswith("PATH-OF-THE-PACKAGE")
+
+
+@pytest.mark.parametrize(("ago", "severity"), [(60.0, "info"), (3600.0, "warning")])
+async def test_while_the_old_version_is_packed_no_guard_is_missed(
+    ago: float, severity: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upgrade, "FOLDER", tmp_path)
+    monkeypatch.setattr(machine, "is_busy", lambda: False)
+    monkeypatch.setattr(machine, "unit", lambda name: Unit("inactive"))
+    write(tmp_path, SICK.now("keeping", Clock().wall() - ago))
+    async with opened_rooms(tmp_path / "state") as rooms:
+        first, *_ = await upgrade.check(rooms.facts)
+    assert first.severity == severity
