@@ -64,6 +64,9 @@ async def test_a_token_leaves_debconf_with_the_first_use(bed: TestBed, package: 
     assert await known(machine, "token") == "0"
     assert (await machine.sh(f"grep -rlF {TOKEN} /var/cache/debconf /var/log/apt || echo nowhere")) == "nowhere"
     assert (await machine.sh(f"stat -c '%a %U' {ANSWERS}")) == "600 root"
+    # Its scripts run again, as after a power cut: debconf has no token any more, and the file keeps it.
+    await machine.sh(INSTALL, seconds=SECONDS)
+    assert f"token: '{TOKEN}'" in (await machine.read(ANSWERS)).decode()
     # A wrong answer breaks no installation: the gateway runs, and says that it has not joined.
     assert await machine.property_of("outstation-gateway.service", "ActiveState") == "active"
     await machine.sh("apt-get purge --yes outstation", seconds=SECONDS)
