@@ -53,12 +53,17 @@ LEAD: Final = (
 
 FROM_INPUT: Final = 's=; while :; do IFS= read -r l || exit 1; [ "$l" = "{end}" ] && break; s="$s$l\n"; done; eval "$s"'
 KILL_TREE: Final = (
-    'kill -STOP {pid}; p=" {pid} "; n=; while [ "$n" != "$p" ]; do n=$p; for f in /proc/[0-9]*/stat; do s=; '
-    'read -r s 2>/dev/null <"$f" || continue; c=${{f#/proc/}}; c=${{c%/stat}}; '
-    "s=${{s##*) }}; s=${{s#* }}; s=${{s%% *}}; "
-    'case $p in *" $c "*) ;; *" $s "*) kill -STOP $c; p="$p$c ";; esac; done; done; kill -9 $p'
+    'kill -STOP {pid}; p=" {pid} "; m=0; k=0; while [ $m -lt 2 ] && [ $k -lt 20 ]; do m=$((m + 1)); k=$((k + 1)); '
+    'for f in /proc/[0-9]*/stat; do s=; read -r s 2>/dev/null <"$f" || continue; c=${{f#/proc/}}; c=${{c%/stat}}; '
+    "s=${{s##*) }}; z=${{s%% *}}; s=${{s#* }}; s=${{s%% *}}; "
+    'case $p in *" $c "*) case $z in [RS]) m=0;; esac;; *" $s "*) kill -STOP $c; p="$p$c "; m=0;; esac; '
+    "done; done; kill -9 $p"
 )
-"""Without ``setsid``: the command and all that came from it, each stopped first so that it starts no more."""
+"""Without ``setsid``: the command and all that came from it, each stopped first so that it starts no more.
+
+One that still runs when it is looked at may be in the middle of starting another, which a look from before does not
+see: so they are looked at until all have stopped, and once more.
+"""
 
 
 async def run_there(
