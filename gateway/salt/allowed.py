@@ -25,7 +25,7 @@ def refusals(auth_list: Sequence[Any], fun: str, devices: Iterable[Device], user
     """The devices that the list does not let this function run on, and why. An empty list is the superuser's."""
     if not auth_list:
         return {}
-    anywhere = any(_names(entry, fun) for entry in auth_list)
+    anywhere = any(isinstance(entry, str) and _fits(entry, fun) for entry in auth_list)
     if anywhere:
         return {}
     refused = {}

@@ -34,6 +34,11 @@ DEFINES_BYTES: Final = 32 * 1024
 """Most that is kept of each of them, encoded: a refused order costs no more than that on disk."""
 
 _ADD = "INSERT INTO salt_jobs (jid, master, master_id, fun, load, ids, taken, told_as) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+# The index of parts has those alone, so each question has to say that it means no other.
+KNOWN: Final = (
+    "SELECT ids FROM salt_jobs WHERE jid = ? UNION ALL SELECT ids FROM salt_jobs WHERE told_as = ? AND told_as <> ''"
+)
+PARTS: Final = "SELECT jid FROM salt_jobs WHERE told_as = ? AND told_as <> '' ORDER BY jid"
 _PRUNE = "DELETE FROM salt_jobs WHERE taken < ? AND NOT EXISTS (SELECT 1 FROM jobs WHERE jid = salt_jobs.jid)"
 
 
@@ -76,12 +81,12 @@ class SaltBook:
 
     async def known(self, jid: str) -> set[str] | None:
         """The devices that were ordered anything under this jid; None for a new one. Raises ``StoreUnreadable``."""
-        rows = await self._reader.rows("SELECT ids FROM salt_jobs WHERE jid = ? OR told_as = ?", (jid, jid))
+        rows = await self._reader.rows(KNOWN, (jid, jid))
         return {device for (ids,) in rows for device in decode_stored(ids)} if rows else None
 
     async def parts(self, jid: str) -> list[str]:
         """The jobs of this station that are answered under this jid, beside the one of that jid itself."""
-        rows = await self._reader.rows("SELECT jid FROM salt_jobs WHERE told_as = ? ORDER BY jid", (jid,))
+        rows = await self._reader.rows(PARTS, (jid,))
         return [part for (part,) in rows]
 
     async def get(self, jid: str) -> Ordered | None:

@@ -11,7 +11,10 @@ Verdict = Literal["carried", "translated", "no meaning", "not carried", "wrong"]
 """``wrong`` is a file that could not be read: nothing in it has a verdict of its own."""
 
 VERDICTS: Final[tuple[Verdict, ...]] = ("carried", "translated", "no meaning", "not carried", "wrong")
-SECRET: Final = re.compile("passw|secret|token|api_?key|private|passphrase|community|webhook", re.IGNORECASE)
+SECRET: Final = re.compile(
+    "passw|secret|token|api_?key|private|passphrase|community|webhook|credential|(^|[_-])(pass|pwd|psk|auth|pin)([_-]|$)",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,15 @@ class Said:
     """Where its own keys stand, if it is a mapping."""
 
 
+def step(name: str) -> str:
+    """A name as a step of a path, which slashes part (RFC 6901)."""
+    return name.replace("~", "~0").replace("/", "~1")
+
+
+def _steps(path: str) -> list[str]:
+    return [word.replace("~1", "/").replace("~0", "~") for word in path.split("/")]
+
+
 @dataclass
 class Wish:
     """What the settings of the gateway become, and whence each of them comes."""
@@ -59,7 +71,7 @@ class Wish:
         if path in self.origins:
             return False
         self.origins[path] = where
-        *outer, inner = path.split("/")
+        *outer, inner = _steps(path)
         section = self.settings
         for word in outer:
             section = section.setdefault(word, {})
@@ -69,7 +81,7 @@ class Wish:
     def drop(self, path: str) -> None:
         """Take a setting back, and sections that are empty without it."""
         del self.origins[path]
-        words = path.split("/")
+        words = _steps(path)
         for depth in range(len(words), 0, -1):
             section: Any = self.settings
             for word in words[: depth - 1]:
@@ -90,5 +102,5 @@ def holds_secret(value: Any, key: str = "") -> bool:
     if isinstance(value, Mapping):
         return any(holds_secret(inner, str(name)) for name, inner in value.items())
     if isinstance(value, (list, tuple)):
-        return any(holds_secret(inner) for inner in value)
+        return any(holds_secret(inner, key) for inner in value)
     return isinstance(value, str) and "://" in value and "@" in value.split("://", 1)[1].split("/", 1)[0]

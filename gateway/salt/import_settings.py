@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from device_agent.beacons.kinds import KINDS
-from gateway.salt.import_findings import Finding, Said, Verdict, Wish, holds_secret
+from gateway.salt.import_findings import Finding, Said, Verdict, Wish, holds_secret, step
 from gateway.salt.import_keys import SAME, no_meaning, not_carried
 from gateway.salt.import_read import ROLES, Box
 from gateway.salt.import_upstream import UPSTREAM_KEYS, take_upstream
@@ -168,9 +168,9 @@ def _nodegroups(_: Box, wish: Wish, said: Said) -> None:
             # As in Salt: a list is ids, unless a word of it says that it is a compound target.
             compound = any(word in ("and", "or", "not", "(", ")") or "@" in word for word in words)
             text: Any = " ".join(words) if compound else words
-            put(wish, entry, f"nodegroups/{name}", text, "translated" if compound else "carried")
+            put(wish, entry, f"nodegroups/{step(str(name))}", text, "translated" if compound else "carried")
         else:
-            put(wish, entry, f"nodegroups/{name}", str(group))
+            put(wish, entry, f"nodegroups/{step(str(name))}", str(group))
 
 
 def _grains(_: Box, wish: Wish, said: Said) -> None:
@@ -251,10 +251,10 @@ def _schedule(_: Box, wish: Wish, said: Said) -> None:
             words = (
                 "the gateway runs it on itself, as NAME-station, within station.grants" if said.role == "minion" else ""
             )
-            put(wish, entry, f"schedule/{name}", dict(fields), "translated" if words else "carried", words)
+            put(wish, entry, f"schedule/{step(str(name))}", dict(fields), "translated" if words else "carried", words)
         else:
             # Such as enabled, which is about all of them.
-            put(wish, entry, f"schedule/{name}", fields)
+            put(wish, entry, f"schedule/{step(str(name))}", fields)
 
 
 def _engines(_: Box, wish: Wish, said: Said) -> None:
@@ -271,10 +271,17 @@ def _engines(_: Box, wish: Wish, said: Said) -> None:
                 "it is one of Salt's own; docs/engines.md has those of this release, and how to bring one",
             )
         elif module in OURS:
-            put(wish, entry, f"engines/{name}", options, "carried", "its options are those of docs/engines.md")
+            put(
+                wish,
+                entry,
+                f"engines/{step(str(name))}",
+                options,
+                "carried",
+                "its options are those of docs/engines.md",
+            )
         else:
             words = f"put {module}.py into the folder engines of the state folder, or name its folder in engines_dirs"
-            put(wish, entry, f"engines/{name}", options, "carried", words)
+            put(wish, entry, f"engines/{step(str(name))}", options, "carried", words)
     if not listed:
         tell(wish, said, "no meaning", "there is none in it")
 

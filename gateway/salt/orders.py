@@ -151,10 +151,15 @@ class SaltOrders:
         if isinstance(order.fun, str) and order.fun in ASKED:
             found = await self._table.answer(order, meant, kept_from, who, master)
             if found is not None:
-                self._answer_now(order, master, found)
+                whys = sorted({str(said.value) for said in found.values() if said.retcode == NOT_RUN_RETCODE})
+                if whys:
+                    await self._audit.write([_denied(order, who, whys[0].removeprefix("refused: "))])
+                # Part of a batch is known to the master by the jid of the batch.
+                self._answer_now(msgspec.structs.replace(order, jid=told), master, found)
                 return
         if why := await self._not_kept(order, master, meant, known):
             self._metrics.add("salt_orders_refused")
+            await self._audit.write([_denied(order, who, why)])
             refused = DeviceAnswer(f"refused: {why}", NOT_RUN_RETCODE, success=False)
             answers = {device.id: refused for device in meant}
             self._answer_now(msgspec.structs.replace(order, jid=told), master, answers)
@@ -263,18 +268,7 @@ class SaltOrders:
         self._metrics.add("salt_orders_refused")
         ids = sorted({device.id for device in meant})
         fun = _fun(order)
-        arguments = call_text("", order.arg, order.kwarg).strip() if isinstance(order.fun, str) else ""
-        deed = Deed(
-            user=who,
-            door=LINK,
-            action="run",
-            subject=f"{order.tgt_type}: {order.tgt if isinstance(order.tgt, str) else ','.join(order.tgt)}",
-            verdict="deny",
-            why=why,
-            jid=order.jid,
-            fun=fun,
-            arguments=arguments,
-        )
+        deed = _denied(order, who, why)
         if len(order.jid) != JID_DIGITS:
             # What waits in the spool has jids of ours.
             refused = DeviceAnswer(value=f"refused: {why}", retcode=NOT_RUN_RETCODE, success=False)
@@ -305,6 +299,21 @@ class SaltOrders:
             some = dict(items[start : start + limits.MANIFEST_PAGE])
             entry = ReturnsOfJob(jid=order.jid, fun=_fun(order), answers=some, master_id=order.master_id)
             self._telling.tell(master, entry)
+
+
+def _denied(order: SaltOrder, who: str, why: str) -> Deed:
+    """What the audit says of an order that was refused."""
+    return Deed(
+        user=who,
+        door=LINK,
+        action="run",
+        subject=f"{order.tgt_type}: {order.tgt if isinstance(order.tgt, str) else ','.join(order.tgt)}",
+        verdict="deny",
+        why=why,
+        jid=order.jid,
+        fun=_fun(order),
+        arguments=call_text("", order.arg, order.kwarg).strip() if isinstance(order.fun, str) else "",
+    )
 
 
 def _who(order: SaltOrder, master: str) -> str:

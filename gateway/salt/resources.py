@@ -12,6 +12,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from device_agent.clock import Clock
+from device_agent.questions import Unanswered
 from gateway.devices.device import Device
 from gateway.metrics import Metrics
 from gateway.salt.resource_inventory import NOTHING, Inventory, Registered, ResourceRules
@@ -80,7 +81,12 @@ class Resources:
                 at.told, revision = None, -1
             if revision != self._revision():
                 revision = self._revision()
-                await self._settle(at, above, master)
+                try:
+                    await self._settle(at, above, master)
+                except OSError as error:
+                    # It is told again with the next try, as when the master had not answered.
+                    log.error("the mark of a Salt master's resources cannot be kept folder=%s: %s", self._marks, error)
+                    raise Unanswered("the mark of its resources cannot be kept", found=str(error)) from error
             if self._inventory is None or at.state == "none":
                 # Nothing that could change before it lets us in anew.
                 await at.again.wait()

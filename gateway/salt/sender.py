@@ -22,6 +22,7 @@ from gateway.jobs.seal import public
 from gateway.metrics import Metrics
 from gateway.salt.answers import Told, entries, event, load_of
 from gateway.salt.asked import ORIGIN
+from gateway.salt.away import AWAY_SECONDS, Away
 from gateway.salt.book import Ordered, SaltBook
 from gateway.salt.cursor import Cursor
 from gateway.salt.line import CHUNK_BYTES, Chunk, Line
@@ -35,9 +36,6 @@ from upstream.frames import Stream
 from upstream.salt.ports import ReturnsOfJob, SaltAbove
 
 log = logging.getLogger(__name__)
-
-AWAY_SECONDS: Final = 60.0
-"""A master that is away for so long does not get its answers first: the active one does, with the jobs they are of."""
 
 PROMPT: Final = 1000
 """Announcements and answers to probes that wait for one master."""
@@ -77,17 +75,16 @@ class SaltSender(Part):
         self._syndic_tags = syndic_tags
         self._lines: dict[str, Line] = {}
         self._paces: dict[str, Pace] = {}
-        self._away_since: dict[str, float] = {}
+        self._away = Away(clock, masters)
         self._active: str | None = None
         self._claimed: set[int] = set()
         self._posting = asyncio.Lock()
         self._not_taken = NotTaken()
         self._jobs = Remembered()
-        self._began = clock.monotonic()
 
     async def open(self) -> None:
         """Start to look for what is new."""
-        self._began = self._clock.monotonic()
+        self._away.begin()
         self.spawn(self._spread(), "spread")
         self.spawn(self._look_again(), "away")
         self.spawn(self._prune(), "prune")
@@ -111,11 +108,10 @@ class SaltSender(Part):
         newest = await self._spool.newest("returns")
         line = Line(above, Cursor("returns", newest), asyncio.Queue(PROMPT), self._paces.setdefault(master, Pace()))
         self._lines[master] = line
-        self._away_since.pop(master, None)
+        self._away.here(master)
         try:
-            for jid, ids in await self._book.to_announce(master, self._clock.wall() - AWAY_SECONDS):
-                await above.announce(jid, ids)
             async with asyncio.TaskGroup() as group:
+                group.create_task(self._lane(line, self._announce_open(line, master)), name=f"salt/{master}/open")
                 group.create_task(self._lane(line, self._prompt(line)), name=f"salt/{master}/prompt")
                 group.create_task(self._lane(line, self._post(line, master)), name=f"salt/{master}/post")
                 for number in range(LINES):
@@ -125,9 +121,10 @@ class SaltSender(Part):
             # What ended first is why; the others were cancelled for it.
             raise group.exceptions[0] from None
         finally:
+            self._metrics.add("salt_prompt_dropped", line.prompt.qsize())
             if self._lines.get(master) is line:
                 del self._lines[master]
-                self._away_since[master] = self._clock.monotonic()
+                self._away.gone(master)
 
     async def _lane(self, line: Line, work: Coroutine[Any, Any, None]) -> None:
         """One of those that tell a master. What ends it ends all, but not before the others' messages have arrived."""
@@ -146,7 +143,8 @@ class SaltSender(Part):
         self._rewind()
 
     def masters_changed(self) -> None:
-        """What waits for a master that is not in the list any more is for another one."""
+        """What waits for a master that is not in the list any more is for another one; a new one is waited for."""
+        self._away.listed(self._lines)
         self._rewind()
 
     async def emptied(self, master: str) -> None:
@@ -170,11 +168,19 @@ class SaltSender(Part):
     def _at_once(self, master: str, what: ReturnsOfJob | tuple[str, Sequence[str]]) -> None:
         line = self._lines.get(master)
         try:
-            if line is None:
+            if line is None or line.leaving:
                 raise asyncio.QueueFull
             line.prompt.put_nowait(what)
         except asyncio.QueueFull:
             self._metrics.add("salt_prompt_dropped")
+
+    async def _announce_open(self, line: Line, master: str) -> None:
+        """Say again whose answers to wait for: what was said before may not have arrived."""
+        for jid, ids in await self._book.to_announce(master, self._clock.wall() - AWAY_SECONDS):
+            if line.leaving:
+                return
+            with line.telling():
+                await line.above.announce(jid, ids)
 
     async def _prompt(self, line: Line) -> None:
         while True:
@@ -275,8 +281,7 @@ class SaltSender(Part):
             return self._active
         if orderer in self._lines:
             return orderer
-        away = self._clock.monotonic() - self._away_since.get(orderer, self._began)
-        return self._active if away >= AWAY_SECONDS else None
+        return self._active if self._away.over(orderer) else None
 
     async def _told(self, jids: set[str], master: str) -> dict[str, Told]:
         found = {}
@@ -374,17 +379,12 @@ class SaltSender(Part):
         """When a master has been away for long enough, its answers go to the active one."""
         passed: set[str] = set()
         while True:
-            now = self._clock.monotonic()
-            due = {
-                master: self._away_since.get(master, self._began) + AWAY_SECONDS
-                for master in self._masters()
-                if master not in self._lines
-            }
-            over = {master for master, at in due.items() if at <= now}
+            left = {master: self._away.until(master) for master in self._masters() if master not in self._lines}
+            over = {master for master, seconds in left.items() if seconds <= 0}
             if over - passed:
                 self._rewind()
             passed = over
-            await asyncio.sleep(min([5.0, *(at - now for at in due.values() if at > now)]))
+            await asyncio.sleep(min([5.0, *(seconds for seconds in left.values() if seconds > 0)]))
 
     def _rewind(self) -> None:
         for line in list(self._lines.values()):

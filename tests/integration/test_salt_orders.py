@@ -9,6 +9,7 @@ import pytest
 
 from device_agent.protocol.outcomes import State
 from gateway.jobs.request import JobRequest
+from gateway.salt.book import KNOWN, PARTS
 from tests.peers.clock import HandClock
 from tests.peers.database import FIRST_JID
 from tests.peers.salt_above import published
@@ -198,6 +199,7 @@ async def test_one_salt_master_does_not_cancel_what_another_ordered(tmp_path: Pa
         await gate.orders.take(published(str(FIRST_JID + 1), "saltutil.kill_job", [JID]), OTHER)
         assert "another Salt master" in gate.told.values()["cam-1"]
         assert not gate.cancelled()
+        assert (f"root@{OTHER}", "salt", "run", "deny") in await gate.audited()
 
 
 async def test_salt_does_not_cancel_what_the_site_ordered_itself(tmp_path: Path, clock: HandClock) -> None:
@@ -210,6 +212,7 @@ async def test_salt_does_not_cancel_what_the_site_ordered_itself(tmp_path: Path,
         await gate.orders.take(published(JID, "saltutil.kill_job", [jid]), MASTER)
         assert not job.cancelled
         assert "refused" in gate.told.values()["cam-1"]
+        assert (f"root@{MASTER}", "salt", "run", "deny") in await gate.audited()
 
 
 async def test_the_parts_of_a_batch_have_one_jid_and_each_device_is_ordered_once(
@@ -279,6 +282,15 @@ async def test_all_parts_of_a_batch_that_have_not_started_are_cancelled(tmp_path
         assert f"Job {JID} is cancelled" in values["cam-2"]
         assert (values["cam-1"], values["cam-3"]) == ("", "")
         assert all(job.cancelled for job in gate.rooms.open_jobs)
+
+
+@pytest.mark.parametrize("question", [KNOWN, PARTS])
+async def test_no_question_about_a_jid_reads_the_whole_book(question: str, tmp_path: Path, clock: HandClock) -> None:
+    async with opened(tmp_path, clock, "looks") as gate:
+        plan = await gate.rooms.reader.rows(f"EXPLAIN QUERY PLAN {question}", (JID,) * question.count("?"))
+        steps = [str(step) for *_, step in plan]
+        assert any("SEARCH" in step for step in steps), steps
+        assert not [step for step in steps if step.startswith("SCAN")], steps
 
 
 async def test_what_ends_a_batch_tells_each_device_the_jid_that_it_knows(tmp_path: Path, clock: HandClock) -> None:

@@ -122,6 +122,18 @@ async def test_a_master_that_does_not_confirm_is_told_again(master: PlayedMaster
         assert bed.up.status()["state"] == "connected"
 
 
+async def test_a_disk_that_keeps_no_mark_ends_nothing(
+    master: PlayedMaster, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "resources"
+    folder.write_text("no folder", encoding="utf-8")
+    async with below(master, tmp_path, ResourceSite(tmp_path)) as bed:
+        await until(lambda: "mark of a Salt master's resources cannot be kept" in caplog.text)
+        assert bed.up.status()["state"] == "connected"
+        folder.unlink()
+        await until(lambda: state(bed)() == "registered", 60, what="the registration")
+
+
 @pytest.mark.parametrize(
     ("tgt", "meant", "signed"),
     [

@@ -10,8 +10,8 @@ import pytest
 
 from device_agent.protocol.messages import Event, JobDefinition, encode
 from device_agent.questions import Unanswered
+from gateway.salt.away import AWAY_SECONDS
 from gateway.salt.book import Ordered
-from gateway.salt.sender import AWAY_SECONDS
 from gateway.store.reader import StoreUnreadable
 from tests.peers.clock import HandClock
 from tests.peers.database import FIRST_JID, a_job, opened_rooms

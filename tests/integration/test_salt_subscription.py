@@ -30,6 +30,9 @@ class Published:
     async def publish(self, number: int) -> None:
         await self._publisher.send_multipart([b"broadcast", str(number).encode().ljust(SIZE)])
 
+    async def send(self, frames: list[bytes]) -> None:
+        await self._publisher.send_multipart(frames)
+
     async def read(self) -> int:
         return int((await self.heard.next())[1])
 
@@ -78,3 +81,12 @@ async def test_what_does_not_fit_is_counted_and_there_is_room_again_when_it_was_
         assert [await published.read() for _ in range(5)] == list(range(5))
         await published.publish(8)
         assert await published.read() == 8
+
+
+async def test_a_publish_of_many_frames_is_refused_and_counted() -> None:
+    async with subscribed() as published:
+        await published.send([b"broadcast", b"1", b"2"])
+        await until(partial(published.has_taken_in, 1))
+        await published.publish(3)
+        assert await published.read() == 3
+    assert published.refused == {"malformed": 1}

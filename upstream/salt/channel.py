@@ -37,12 +37,21 @@ STALE: Final = frozenset({"stale_session", "bad_mac", "wrong_nonce"})
 HEARTBEAT_MILLISECONDS: Final = 15_000
 
 
+def opened(context: zmq.asyncio.Context, kind: int) -> zmq.asyncio.Socket:
+    """A socket. Raises ``Unanswered`` when there is none left."""
+    try:
+        return context.socket(kind)
+    except zmq.ZMQError as error:
+        raise Unanswered(f"no connection can be made: {error}") from None
+
+
 def dialled(
     socket: zmq.asyncio.Socket, endpoint: str, *, most_bytes: int = WIRE_CEILING_BYTES, queued: int = 1
 ) -> zmq.asyncio.Socket:
     """A socket on its way to a master, that notices a dead line. Raises ``Unanswered`` for no address.
 
-    What waits in it is at most ``queued`` messages of ``most_bytes``: whoever fills it needs no key.
+    What waits in it is at most ``queued`` messages, each frame at most ``most_bytes``: whoever fills it needs no key.
+    Of how many frames a message is libzmq bounds not (docs/salt-wire.md).
     """
     socket.linger = 0
     socket.ipv6 = True
@@ -82,7 +91,7 @@ class Connections:
     @contextlib.asynccontextmanager
     async def _connection(self) -> AsyncIterator[zmq.asyncio.Socket]:
         """One that is idle, or a new one; only one that has had its answer is kept."""
-        socket = self._idle.pop() if self._idle else dialled(self._context.socket(zmq.REQ), self._endpoint)
+        socket = self._idle.pop() if self._idle else dialled(opened(self._context, zmq.REQ), self._endpoint)
         answered = False
         try:
             yield socket

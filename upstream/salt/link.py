@@ -173,7 +173,10 @@ class Link:
                 closing.callback(self._aside.close)
                 self._set_state("connecting")
                 self._session = await self._first_sign_in(self._aside)
-                published = Subscription(context, f"tcp://{host}:{self._session.publish_port}")
+                try:
+                    published = Subscription(context, f"tcp://{host}:{self._session.publish_port}")
+                except Unanswered as none:
+                    raise LinkLost(str(none)) from none
                 closing.callback(published.close)
                 probe = Probe(published, self._refused, self._ends.clock)
                 channel, aside = (self._channel(each, probe.heard) for each in (connections, self._aside))

@@ -13,8 +13,9 @@ import zmq.asyncio
 from zmq.utils.monitor import recv_monitor_message
 
 from device_agent.errors import Refused
+from device_agent.questions import Unanswered
 from upstream.dealer import LinkLost
-from upstream.salt.channel import dialled
+from upstream.salt.channel import dialled, opened
 from upstream.salt.publishes import PUBLISH_BYTES, SUBSCRIPTIONS
 
 CONNECT_SECONDS: Final = 10.0
@@ -27,12 +28,15 @@ WAITING_BYTES: Final = 32 * 1024 * 1024
 WAITING: Final = 10_000
 """Publishes that have come and wait to be read, while an order before them is written or a sign-in is under way."""
 
+FRAMES: Final = 2
+"""A topic, where the master filters, and the publish."""
+
 MESSAGE_CEILING_BYTES: Final = PUBLISH_BYTES + 64 * 1024
 """Over this libzmq drops the line and dials again; between the two we refuse and count."""
 
 
 class Subscription:
-    """Hears from one master. Raises ``LinkLost`` for an address that is none."""
+    """Hears from one master. Raises ``Unanswered`` for an address that is none, and when there is no socket left."""
 
     def __init__(self, context: zmq.asyncio.Context, endpoint: str) -> None:
         self.connected = False
@@ -41,13 +45,17 @@ class Subscription:
         self._bytes = 0
         self._news = asyncio.Event()
         self._up = asyncio.Event()
-        self._socket = context.socket(zmq.SUB)
+        self._socket = opened(context, zmq.SUB)
         self._socket.reconnect_ivl = RECONNECT_MILLISECONDS
         self._socket.reconnect_ivl_max = RECONNECT_CEILING_MILLISECONDS
         for beginning in SUBSCRIPTIONS:
             self._socket.subscribe(beginning)
         events = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
-        self._monitor: zmq.asyncio.Socket = self._socket.get_monitor_socket(events)
+        try:
+            self._monitor: zmq.asyncio.Socket = self._socket.get_monitor_socket(events)
+        except zmq.ZMQError as error:
+            self._socket.close(linger=0)
+            raise Unanswered(f"no connection can be made: {error}") from None
         dialled(self._socket, endpoint, most_bytes=MESSAGE_CEILING_BYTES, queued=QUEUED)
 
     async def watch(self, lost: Callable[[], None]) -> None:
@@ -78,7 +86,9 @@ class Subscription:
         while True:
             frames = await self._socket.recv_multipart()
             size = sum(map(len, frames))
-            if len(self._waiting) >= WAITING or self._bytes + size > WAITING_BYTES:
+            if len(frames) > FRAMES:
+                refused(Refused("malformed", f"{len(frames)} frames, at most {FRAMES}"))
+            elif len(self._waiting) >= WAITING or self._bytes + size > WAITING_BYTES:
                 refused(Refused("publishes_full", f"{len(self._waiting)} publishes wait to be read"))
             else:
                 self._waiting.append(frames)

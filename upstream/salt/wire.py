@@ -16,6 +16,9 @@ MOST_BYTES: Final = 16 * 1024 * 1024
 """Largest message that is read: a chunk of a file or a pillar; a publish has a bound of its own."""
 
 MOST_DEPTH: Final = 48
+WRITTEN_DEPTH: Final = 2 * MOST_DEPTH
+"""What was read stands deeper in what is answered, and has to be answered all the same."""
+
 MOST_VALUES: Final = 1_000_000
 
 ENVELOPE_VALUES: Final = 16
@@ -208,8 +211,8 @@ class _Reader:
 
 
 def _write(out: bytearray, value: Any, depth: int) -> None:
-    if depth > MOST_DEPTH:
-        raise Refused("too_deep", f"deeper than {MOST_DEPTH}")
+    if depth > WRITTEN_DEPTH:
+        raise Refused("too_deep", f"deeper than {WRITTEN_DEPTH}")
     match value:
         case None:
             out.append(_NIL)

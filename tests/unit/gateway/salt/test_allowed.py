@@ -36,6 +36,7 @@ def allowed(auth_list: list[Any], fun: str = "test.ping") -> set[str]:
         ([{"cam-*": ["cmd.*"]}, {"door": [".*"]}], {"door"}),
         # Not understood: limits of arguments, broken and costly patterns, targets that are none.
         ([{"cam-*": [{"test.ping": {"args": ["x"]}}]}], set()),
+        ([["test.*"], [".*"]], set()),
         (["test.[", "(test.ping)", ".*.*.*.*ping"], set()),
         ([{"( and": [".*"]}, {7: [".*"]}, 7, None], set()),
     ],

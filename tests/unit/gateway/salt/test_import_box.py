@@ -14,7 +14,7 @@ from device_agent.settings import written
 from gateway.cli.ssh_inventory import read as read_inventory
 from gateway.salt.import_box import Asked, Looked, fields_of, lines_of, look
 from gateway.salt.import_files import Writing, inventory_text
-from gateway.salt.import_findings import Finding
+from gateway.salt.import_findings import Finding, holds_secret
 from gateway.salt.import_keys import NO_MEANING, NOT_CARRIED, SAME, UPSTREAM
 from gateway.salt.import_read import read_box
 from tests.peers.salt_box import FINGER, PILLAR, SECRETS, SaltBox, salt_box
@@ -179,6 +179,18 @@ def test_what_the_reader_does_not_take_is_left_out_and_the_rest_stays(box: SaltB
     assert told(looked, "nodegroups.broken").verdict == "not carried"
     assert looked.settings["nodegroups"] == {"good": "cam-*"}
     assert "loop_interval" not in looked.settings
+
+
+def test_a_name_may_have_a_slash(box: SaltBox) -> None:
+    box.write("etc/salt/master.d/slash.conf", "nodegroups:\n  web: 'cam-*'\n  web/eu: 'cam-1*'\n  a~1b: 'cam-2*'\n")
+    assert looked_at(box).settings["nodegroups"] == {"web": "cam-*", "web/eu": "cam-1*", "a~1b": "cam-2*"}
+
+
+@pytest.mark.parametrize("key", ["pass", "pwd", "psk", "db_pass", "auth", "snmp_auth", "credentials"])
+def test_a_secret_is_known_by_any_of_its_usual_names(key: str) -> None:
+    assert holds_secret({"badge": {"user": "x", key: "hunter2"}})
+    assert holds_secret({"badge": [{key: ["hunter2"]}]})
+    assert not holds_secret({"passes": 3, "author": "x", "spins": "y"})
 
 
 def test_settings_that_are_there_stay(box: SaltBox, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from device_agent.errors import Refused
 from tests.peers.refusals import reason
-from upstream.salt.wire import MOST_DEPTH, binary, fields_of, pack, text, texts, unpack
+from upstream.salt.wire import MOST_DEPTH, WRITTEN_DEPTH, binary, fields_of, pack, text, texts, unpack
 
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers(-(1 << 63), (1 << 64) - 1) | st.floats(allow_nan=False) | st.text(),
@@ -106,9 +106,22 @@ def test_what_is_too_large_is_refused() -> None:
 
 def test_what_is_too_deep_is_not_sent() -> None:
     value: Any = None
-    for _ in range(MOST_DEPTH + 2):
+    for _ in range(WRITTEN_DEPTH + 2):
         value = [value]
     assert reason(pack, value) == "too_deep"
+
+
+def test_whatever_an_order_may_hold_can_be_answered_with_it() -> None:
+    arguments: list[Any] = []
+    while True:
+        try:
+            order = unpack(pack({"arg": [*arguments, arguments]}))
+        except Refused:
+            break
+        arguments = [arguments]
+        answer = {"fun_args": order[b"arg"]}
+        assert unpack(pack({"load": [{"return": {"cam-1": answer}}]}), most_depth=2 * MOST_DEPTH)
+    assert str(arguments).count("[") > MOST_DEPTH - 4, "it was tried as deep as is read"
 
 
 def test_fields_are_taken_by_their_kind() -> None:
