@@ -235,6 +235,7 @@ class Pause:
     def __call__(self, seconds: float) -> None:
         """Wait for so many seconds. Raises ``Stopped``."""
         if not self._asked:
+            # The handler raises nothing and so does not cut it short (PEP 475): it is the pause between two looks.
             time.sleep(seconds)
         if self._asked:
             raise Stopped

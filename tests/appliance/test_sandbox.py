@@ -79,6 +79,7 @@ def start():
                 if name.startswith("of_"):
                     try:
                         told[name] = look()
+                    # However a look ends, that is what is told: the sandbox ends some with SystemExit or worse.
                     except BaseException as error:
                         told[name] = repr(error)
             __runners__["queue.insert_runner"]("event.send", args=["site/badge/queued"])
