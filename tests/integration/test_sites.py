@@ -219,7 +219,7 @@ async def test_a_site_of_another_protocol_is_told_so(master: Master, above: Abov
 async def test_a_message_over_the_bound_ends_its_own_connection_and_no_other(master: Master, above: Above) -> None:
     async with master.site() as site, master.site(name="madrid") as witness:
         await site.say(bytes(limits.UPLINK_FRAME_BYTES + 1))
-        await site.say(frames.Echo(1))
+        await site.ended()
         assert await witness.hears_nothing_before_the_echo() == []
         await witness.say(frames.Batch(EPOCH, "returns", 0, [(1, b"x")]))
         await witness.hears(frames.Confirmed)

@@ -132,6 +132,10 @@ class PlayedSite:
                 frames.encode(frames.SiteHello(protocol=frames.PROTOCOL, site=site, epoch=EPOCH, release="0")),
                 flags=zmq.NOBLOCK,
             )
+        await self.ended()
+
+    async def ended(self) -> None:
+        """Wait until the connection has ended; it is not made again, so what is said afterwards would wait for ever."""
         async with asyncio.timeout(SECONDS):
             while (await self.news.recv_multipart())[0][:2] not in _ENDS:
                 pass
