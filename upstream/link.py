@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
-from typing import Any
 
 import zmq
 import zmq.asyncio
@@ -27,6 +26,7 @@ from upstream.echoes import Echoes
 from upstream.item_sender import ItemSender
 from upstream.ledger_sender import report_ledger
 from upstream.link_terms import FIRST_WAIT_SECONDS, Ends, Spawn, pause_after_loss
+from upstream.master_link import MasterLink, Pause
 from upstream.question_sender import QuestionSender
 from upstream.record_sender import RecordSender
 from upstream.story_frames import AskJob, Story, StoryTaken, UnknownJob
@@ -47,33 +47,23 @@ RESEALS_QUEUED = 256
 """Jobs that wait to be asked new seals for; one more is asked for when its devices ask again."""
 
 
-class Link:
+class Link(MasterLink):
     """The link to the master with this CURVE key. ``changed`` is called when it is up or down (again)."""
 
     def __init__(
-        self, key: str, addresses: tuple[str, ...], ends: Ends, spawn: Spawn, changed: Callable[[Link], None]
+        self, key: str, addresses: tuple[str, ...], ends: Ends, spawn: Spawn, changed: Callable[[MasterLink], object]
     ) -> None:
-        self.key = key
+        super().__init__(addresses[0], ends.cut, ends.clock, spawn, changed)
+        self._key = key
         self.addresses = addresses
-        self.address = addresses[0]
-        self.state = "connecting"
-        self.since = ends.clock.wall()
-        self.last_error = ""
-        self.next_attempt: float | None = None
-        self.up = False
-        """Whether the master has given its welcome, and nothing has been lost since."""
-        self.active = False
         self._ends = ends
-        self._spawn = spawn
-        self._changed = changed
+        self._waits = Backoff(FIRST_WAIT_SECONDS, ROUND_CEILING_SECONDS)
         self._place = 0
         self._welcomed_at: float | None = None
         self._socket: zmq.asyncio.Socket | None = None
         self._said: frames.SiteHello | None = None
         self._new_to_it, self._parted = "", False
         """The epoch that was made because of this master, as long as it has not been told anything under it."""
-        self._left, self._hung_up = asyncio.Event(), asyncio.Event()
-        self._why = ""
         self._role_changed, self._trust_changed = asyncio.Event(), asyncio.Event()
         self._records = RecordSender(ends.roll, ends.outgoing)
         self._reseals: asyncio.Queue[frames.Reseal] = asyncio.Queue(maxsize=RESEALS_QUEUED)
@@ -84,45 +74,10 @@ class Link:
         self.asked = QuestionSender(lambda: self.up)
         """What this master is asked, while the link is up."""
 
-    async def run(self, context: zmq.asyncio.Context) -> None:
-        """Connect, and connect again, until it is left."""
-        waits = Backoff(FIRST_WAIT_SECONDS, ROUND_CEILING_SECONDS)
-        while not self._left.is_set():
-            if not self._ends.cut.whole.is_set():
-                self.next_attempt = self._ends.cut.until
-                self._set_state("cut")
-                await self._ends.cut.whole.wait()
-                self.next_attempt = None
-                continue
-            self.address = self.addresses[self._place % len(self.addresses)]
-            self._welcomed_at = None
-            # Each session is a task of its own. Until CPython 3.11.4 a task whose TaskGroup failed while it was being
-            # left stays marked as cancelled, and the next asyncio.timeout in it then ends the task without a word.
-            session = self._spawn(self._session(context), f"session/{self.address}")
-            await asyncio.wait({session})
-            self._set_state("disconnected")
-            if self._left.is_set():
-                return
-            log.warning("uplink lost master=%s reason=%s", self.address, self.last_error)
-            pause = self._next_pause(waits)
-            self._changed(self)
-            if pause is not None and not self._hung_up.is_set():
-                await self._pause(pause)
-            self._hung_up.clear()
-
-    def leave(self) -> None:
-        """This master is not in the list any more: say goodbye and end."""
-        self._left.set()
-        self.hang_up("the list of masters changed")
-
-    def stop(self) -> None:
-        """Do not connect again: the gateway stops."""
-        self._left.set()
-
-    def hang_up(self, why: str) -> None:
-        """Connect anew, at once."""
-        self._why = why
-        self._hung_up.set()
+    @property
+    def key(self) -> str:
+        """The master's CURVE key."""
+        return self._key
 
     def use_addresses(self, addresses: tuple[str, ...]) -> None:
         """The master is reached at these addresses from now on."""
@@ -164,29 +119,20 @@ class Link:
             with contextlib.suppress(LinkLost):
                 await self._send(frames.Bye())
 
-    def status(self) -> dict[str, Any]:
-        """Where this link stands."""
-        return {
-            "address": self.address,
-            "state": self.state,
-            "role": ("active" if self.active else "standby") if self.up else "",
-            "since": self.since,
-            "last_error": self.last_error,
-            "next_attempt": self.next_attempt,
-        }
-
-    def _next_pause(self, waits: Backoff) -> float | None:
-        """How long to wait before the next attempt; None for not at all."""
-        if self._hung_up.is_set():
-            waits.reset()
+    def _lost(self, *, at_once: bool) -> Pause | None:
+        log.warning("uplink lost master=%s reason=%s", self.address, self.last_error)
+        if at_once:
+            self._waits.reset()
             return None
         if self._welcomed_at is None:
             self._place += 1
-            return waits.next() if self._place % len(self.addresses) == 0 else None
-        return pause_after_loss(self._ends, waits, self._welcomed_at)
+            return Pause(self._waits.next()) if self._place % len(self.addresses) == 0 else None
+        return Pause(pause_after_loss(self._ends, self._waits, self._welcomed_at))
 
     async def _session(self, context: zmq.asyncio.Context) -> None:
         """One connection, until it is lost."""
+        self.address = self.addresses[self._place % len(self.addresses)]
+        self._welcomed_at = None
         try:
             async with asyncio.TaskGroup() as session:
                 session.create_task(self._watch_hang_up(), name="uplink/hang-up")
@@ -211,16 +157,6 @@ class Link:
             if self._socket is not None:
                 self._socket.close(linger=200 if self._left.is_set() else 0)
                 self._socket = None
-
-    async def _pause(self, seconds: float) -> None:
-        self.next_attempt = self._ends.clock.wall() + seconds
-        self._set_state("waiting")
-        try:
-            async with asyncio.timeout(seconds):
-                await self._hung_up.wait()
-        except TimeoutError:
-            pass
-        self.next_attempt = None
 
     async def _watch_hang_up(self) -> None:
         await self._hung_up.wait()
@@ -289,10 +225,6 @@ class Link:
             request=request,
             certificate=certificate,
         )
-
-    def _set_state(self, state: str) -> None:
-        if state != self.state:
-            self.state, self.since = state, self._ends.clock.wall()
 
     async def _send(self, frame: frames.FromSite) -> None:
         assert self._socket is not None

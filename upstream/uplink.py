@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
-
-import zmq.asyncio
 
 from device_agent.clock import Clock
 from device_agent.parts import Part
@@ -24,15 +21,12 @@ from upstream.cutting import Cut
 from upstream.link import Link
 from upstream.link_budget import LinkBudget
 from upstream.link_terms import Ends
+from upstream.links import Links
+from upstream.master_link import MasterLink
 from upstream.ports import JobIntake, Marks, Outgoing, Refusals, Roll, StoryTeller, TrustAbove
 from upstream.rope import Ask
 
 log = logging.getLogger(__name__)
-
-BEST_STATES = ("connected", "pending", "connecting", "disconnected", "waiting", "cut")
-"""Which link speaks for the uplink while none is active: the one that has come farthest."""
-
-SHORTEST_LOOK_SECONDS = 0.01
 
 
 @dataclass(frozen=True)
@@ -109,54 +103,49 @@ class Uplink(Part):
         )
         self._clock = clock
         self._masters = tuple(masters)
-        self._shuffle = rules.master_shuffle
-        self._lots: dict[str, float] = {}
-        self._state = failover.State(
-            rules=failover.Rules(rules.master_type, rules.master_failback, rules.master_failback_interval)
+        self._links = Links(
+            failover.Rules(rules.master_type, rules.master_failback, rules.master_failback_interval),
+            self._link_to,
+            shuffle=rules.master_shuffle,
+            cut=self._ends.cut,
+            clock=clock,
+            spawn=self.spawn,
         )
-        self._links: dict[str, Link] = {}
-        self._context: zmq.asyncio.Context | None = None
-        self._without_since = clock.wall()
         self._epoch = outgoing.epoch
-        self._look = asyncio.Event()
-        self._stopping = False
 
     async def open(self) -> None:
         """Start to connect to every master; a gateway is ready without any."""
-        self._context = zmq.asyncio.Context()
-        self._use_list()
-        self.spawn(self._tick(), "tick")
+        self._links.open(list(self._addresses()))
         self.spawn(self._spread(self._ends.roll.changed, Link.records_news), "records")
         if self._ends.trust is not None:
             self.spawn(self._spread(self._ends.trust.changed, Link.trust_news), "trust")
 
     async def drain(self) -> None:
         """Give what is spooled a moment to be confirmed, then say goodbye."""
-        self._stopping = True
-        for link in self._live():
-            link.stop()
-        active = self._active()
+        self._links.stop()
+        active = self._links.active()
         if active is not None:
             try:
                 async with asyncio.timeout(self.drain_seconds * 0.8):
                     await active.emptied()
             except TimeoutError:
                 log.warning("stopping with items that no master has confirmed; they stay on disk and go up later")
-        for link in self._live():
+        for link in self._links.in_order():
             await link.say_bye()
 
     async def close(self) -> None:
         """Free the sockets."""
-        if self._context is not None:
-            self._context.destroy(linger=200)
+        self._links.close()
 
     def replace_masters(self, masters: Sequence[MasterAddress]) -> None:
         """Use another list from now on; the links to masters that are in it as well stay as they are."""
         fresh = tuple(masters)
         if fresh != self._masters:
             self._masters = fresh
-            if self._context is not None and not self._stopping:
-                self._use_list()
+            addresses = self._addresses()
+            for link in self._links.in_order():
+                link.use_addresses(addresses.get(link.key, link.addresses))
+            self._links.use(list(addresses))
 
     async def reseal(self, site: str, jid: str, reason: str, master: str = "") -> None:
         """Ask for new seals of a job, for this site or for one behind it; nobody is asked while there is no link.
@@ -164,7 +153,7 @@ class Uplink(Part):
         The one to ask is the master (its key) that gave the job, or else the active one.
         """
         given = self._links.get(master)
-        link = given if given is not None and given.up else self._active()
+        link = given if given is not None and given.up else self._links.active()
         if link is not None:
             link.reseal(frames.Reseal(jid=jid, site=site, reason=reason))
 
@@ -175,9 +164,7 @@ class Uplink(Part):
         """
         deadline = self._clock.monotonic() + patience
         while True:
-            active = self._active()
-            there = (each for each in [*([active] if active else []), *self._live()] if each.up)
-            link = next(there, None)
+            link = next((each for each in self._links.best_first() if each.up), None)
             if link is None:
                 raise Unanswered("no master is there to be asked")
             try:
@@ -189,117 +176,47 @@ class Uplink(Part):
 
     def askable(self) -> dict[str, Ask]:
         """The masters that are there, by key, each to be asked by itself."""
-        return {link.key: link.asked.questions.ask for link in self._live() if link.up}
+        return {link.key: link.asked.questions.ask for link in self._links.in_order() if link.up}
 
     @property
     def cut_until(self) -> float | None:
         """Until when it is cut on purpose, in wall seconds; None when it is not."""
-        return self._ends.cut.until
+        return self._links.cut_until
 
     def cut(self, seconds: float) -> None:
         """Lose every link without a word, as when a cable is cut, and connect to nobody for so long."""
-        self.spawn(self._mend_after(self._ends.cut.begin(seconds), seconds), "mend")
-        for link in self._live():
-            link.hang_up("the uplink is cut on purpose")
+        self._links.cut(seconds)
 
     def mend(self) -> None:
         """Connect again before its time."""
-        self._ends.cut.end()
-
-    async def _mend_after(self, turn: int, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-        self._ends.cut.end(turn)
+        self._links.mend()
 
     def status(self) -> dict[str, Any]:
         """Where the active link stands, or the best one, with the truth about the next attempt; and all links."""
-        links = self._live()
-        best = self._active() or min(links, key=lambda link: BEST_STATES.index(link.state), default=None)
-        return {
-            "state": best.state if best is not None else "no masters",
-            "master": best.address if best is not None else "",
-            "since": best.since if best is not None else self._without_since,
-            "last_error": best.last_error if best is not None else "",
-            "next_attempt": best.next_attempt if best is not None else None,
-            "masters": [master.address for master in self._masters],
-            "links": [link.status() for link in links],
-        }
+        return {**self._links.status(), "masters": [master.address for master in self._masters]}
 
-    def _live(self) -> list[Link]:
-        """The links in the order of the list."""
-        return [self._links[key] for key in self._state.masters]
-
-    def _active(self) -> Link | None:
-        return self._links[self._state.active] if self._state.active is not None else None
-
-    def _use_list(self) -> None:
-        assert self._context is not None
-        addresses: dict[str, tuple[str, ...]] = {}
+    def _addresses(self) -> dict[str, tuple[str, ...]]:
+        """Where each master is reached, by its key."""
+        found: dict[str, tuple[str, ...]] = {}
         for master in self._masters:
-            addresses[master.key] = (*addresses.get(master.key, ()), master.address)
-        gone = [link for key, link in self._links.items() if key not in addresses]
-        fresh = []
-        for key, where in addresses.items():
-            if key in self._links:
-                self._links[key].use_addresses(where)
-            else:
-                self._links[key] = Link(key, where, self._ends, self.spawn, self._link_changed)
-                fresh.append(self._links[key])
-        # Whose sender must not run any more is known before it is let go.
-        self._step(failover.Listed(self._in_order(list(addresses)), self._clock.monotonic()))
-        for link in gone:
-            del self._links[link.key]
-            link.leave()
-        for link in fresh:
-            self.spawn(link.run(self._context), f"link/{link.address}")
-        if not self._links:
-            self._without_since = self._clock.wall()
+            found[master.key] = (*found.get(master.key, ()), master.address)
+        return found
 
-    def _in_order(self, keys: list[str]) -> tuple[str, ...]:
-        """The list as it is written; or shuffled, each master once for all while this program runs."""
-        if self._shuffle:
-            source = random.SystemRandom()
-            keys.sort(key=lambda key: self._lots.setdefault(key, source.random()))
-        return tuple(keys)
+    def _link_to(self, key: str) -> Link:
+        return Link(key, self._addresses()[key], self._ends, self.spawn, self._link_changed)
 
-    def _link_changed(self, link: Link) -> None:
-        if self._links.get(link.key) is not link:
-            return
-        now = self._clock.monotonic()
-        self._step(failover.Up(link.key, now) if link.up else failover.Down(link.key, now))
-        if self._ends.outgoing.epoch != self._epoch:
+    def _link_changed(self, link: MasterLink) -> None:
+        if self._links.changed(link) and self._ends.outgoing.epoch != self._epoch:
             # One master knew more of this store than is in it. All others have heard of the store by its old name.
             self._epoch = self._ends.outgoing.epoch
-            for other in self._live():
+            for other in self._links.in_order():
                 if other is not link:
                     other.hang_up("the store goes on under a new epoch")
-
-    def _step(self, event: failover.Event) -> None:
-        before = self._state.active
-        self._state, actions = failover.step(self._state, event)
-        for action in actions:
-            self._links[action.master].set_active(isinstance(action, failover.Activate))
-        if self._state.active != before:
-            active = self._active()
-            log.info("active master=%s", active.address if active is not None else "none")
-        self._look.set()
-
-    async def _tick(self) -> None:
-        """Step when time alone changes something."""
-        while True:
-            self._look.clear()
-            due = failover.next_look(self._state)
-            try:
-                async with asyncio.timeout(
-                    None if due is None else max(SHORTEST_LOOK_SECONDS, due - self._clock.monotonic())
-                ):
-                    await self._look.wait()
-            except TimeoutError:
-                self._step(failover.Tick(self._clock.monotonic()))
 
     async def _spread(self, source: asyncio.Event, tell: Callable[[Link], None]) -> None:
         """Tell every link of a change: an event that one of them clears would be lost to the others."""
         while True:
             await source.wait()
             source.clear()
-            for link in self._live():
+            for link in self._links.in_order():
                 tell(link)

@@ -50,7 +50,7 @@ async def test_a_session_and_a_key_that_grow_too_old_cost_no_order(master: SaltM
     async with bed.uplink(master, rules=QUICK):
         await asyncio.to_thread(master.accept, "gw-1")
         await bed.state("connected")
-        (link,) = bed.up._links.values()
+        (link,) = bed.up._links.in_order()
         first = link._current()
         timed = "/3006/" in str(master.programs)
 

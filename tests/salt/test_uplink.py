@@ -50,7 +50,7 @@ async def order(master: SaltMaster, bed: SaltBed) -> str:
 
 def aes(bed: SaltBed) -> str:
     """The key for publishes that it has now."""
-    (link,) = bed.up._links.values()
+    (link,) = bed.up._links.in_order()
     return link._current().aes.key
 
 

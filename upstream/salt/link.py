@@ -21,6 +21,7 @@ from device_agent.errors import Refused, StationFailed
 from device_agent.questions import Unanswered
 from upstream.dealer import LinkLost
 from upstream.link_terms import FIRST_WAIT_SECONDS, Spawn
+from upstream.master_link import MasterLink, Pause
 from upstream.salt import feeding, publishes
 from upstream.salt.above import Above
 from upstream.salt.channel import ASIDE, STALE, Channel, Connections
@@ -47,73 +48,30 @@ class SignInsSpent(Unanswered):
     """So many sign-ins have helped nothing that the next one waits."""
 
 
-class Link:
+class Link(MasterLink):
     """The link to the master with this address. ``changed`` is called when it is up or down (again)."""
 
-    def __init__(self, address: str, ends: Ends, spawn: Spawn, changed: Callable[[Link], None]) -> None:
-        self.address = address
-        self.state = "connecting"
-        self.since = ends.clock.wall()
-        self.last_error = ""
-        self.next_attempt: float | None = None
-        self.up = False
-        """Whether we are signed in and hear what is published, and nothing has been lost since."""
-        self.active = False
+    def __init__(self, address: str, ends: Ends, spawn: Spawn, changed: Callable[[MasterLink], object]) -> None:
+        super().__init__(address, ends.cut, ends.clock, spawn, changed)
         self.above: Above | None = None
         """What it can be told and asked, while it is up."""
         self._ends = ends
-        self._spawn = spawn
-        self._changed = changed
+        self._waits = Backoff(FIRST_WAIT_SECONDS, ROUND_CEILING_SECONDS)
+        self._ended, self._pending = "disconnected", 0
+        """What became of the last session, and how often in turn it was that the key waits to be accepted."""
         self._knock = Knock(address, ends)
         self._budget, self._doubts = SignInBudget(ends.clock), SignInBudget(ends.clock)
-        self._lost = 0
-        self._session: Session | None = None
+        self._lost_publishes = 0
+        self._signed_in: Session | None = None
         self._aside: Connections | None = None
         """For what must not wait until a chunk of answers is stored."""
         self._signing = asyncio.Lock()
-        self._left, self._hung_up = asyncio.Event(), asyncio.Event()
-        self._why = ""
         self._told = ("", "")
 
-    async def run(self, context: zmq.asyncio.Context) -> None:
-        """Connect, and connect again, until it is left."""
-        waits = Backoff(FIRST_WAIT_SECONDS, ROUND_CEILING_SECONDS)
-        pending = 0
-        while not self._left.is_set():
-            if not self._ends.cut.whole.is_set():
-                self.next_attempt = self._ends.cut.until
-                self._set_state("cut")
-                await self._ends.cut.whole.wait()
-                self.next_attempt = None
-                continue
-            # A task of its own for each, for the reason that stands in upstream/link.py.
-            state: list[str] = []
-            session = self._spawn(self._life(context, state), f"session/{self.address}")
-            await asyncio.wait({session})
-            if self._left.is_set():
-                self._set_state("disconnected")
-                return
-            word = state[0] if state else "disconnected"
-            self._tell(word)
-            pending = pending + 1 if word == "pending" else 0
-            self._changed(self)
-            if not self._hung_up.is_set():
-                await self._pause(word, self._how_long(word, pending, waits))
-            self._hung_up.clear()
-
-    def leave(self) -> None:
-        """This master is not in the list any more."""
-        self._left.set()
-        self.hang_up("the list of masters changed")
-
-    def stop(self) -> None:
-        """Do not connect again: the gateway stops."""
-        self._left.set()
-
-    def hang_up(self, why: str) -> None:
-        """Connect anew, at once."""
-        self._why = why
-        self._hung_up.set()
+    @property
+    def key(self) -> str:
+        """The address: a Salt master may have another key tomorrow."""
+        return self.address
 
     def set_active(self, active: bool) -> None:
         """Whether this is the one that gets what is for any master."""
@@ -123,16 +81,16 @@ class Link:
     def status(self) -> dict[str, Any]:
         """Where this link stands."""
         registering = self._ends.registering
-        return {
-            **(registering.status(self.address) if registering is not None else {}),
-            "address": self.address,
-            "state": self.state,
-            "role": ("active" if self.active else "standby") if self.up else "",
-            "since": self.since,
-            "last_error": self.last_error,
-            "next_attempt": self.next_attempt,
-            "lost_publishes": self._lost,
-        }
+        told = registering.status(self.address) if registering is not None else {}
+        return {**told, **super().status(), "lost_publishes": self._lost_publishes}
+
+    def _lost(self, *, at_once: bool) -> Pause | None:
+        self._tell(self._ended)
+        self._pending = self._pending + 1 if self._ended == "pending" else 0
+        if at_once:
+            return None
+        state = self._ended if self._ended in {"pending", "refused"} else "waiting"
+        return Pause(self._how_long(self._ended), state)
 
     def _tell(self, state: str) -> None:
         """Say it once, not at every knock."""
@@ -140,29 +98,22 @@ class Link:
             self._told = (state, self.last_error)
             log.warning("uplink %s master=%s reason=%s", state, self.address, self.last_error)
 
-    def _how_long(self, state: str, pending: int, waits: Backoff) -> float:
+    def _how_long(self, ended: str) -> float:
         rules = self._ends.rules
-        if state == "pending":
-            waits.reset()
+        if ended == "pending":
+            self._waits.reset()
             most = max(rules.acceptance_wait_time, rules.acceptance_wait_time_max)
-            return min(most, rules.acceptance_wait_time * pending)
-        if state == "refused":
+            return min(most, rules.acceptance_wait_time * self._pending)
+        if ended == "refused":
             return rules.acceptance_wait_time * REFUSED_WAITS
-        return max(waits.next(), self._jitter())
+        return max(self._waits.next(), self._jitter())
 
     def _jitter(self) -> float:
         return random.SystemRandom().uniform(0.0, self._ends.rules.random_reauth_delay)
 
-    async def _pause(self, state: str, seconds: float) -> None:
-        self.next_attempt = self._ends.clock.wall() + seconds
-        self._set_state(state if state in {"pending", "refused"} else "waiting")
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._hung_up.wait()
-        self.next_attempt = None
-
-    async def _life(self, context: zmq.asyncio.Context, state: list[str]) -> None:
-        """One connection, until it is lost; ``state`` is told what became of it."""
+    async def _session(self, context: zmq.asyncio.Context) -> None:
+        """One connection, until it is lost."""
+        self._ended = "disconnected"
         try:
             async with contextlib.AsyncExitStack() as closing, asyncio.TaskGroup() as life:
                 life.create_task(self._watch_hang_up(), name="uplink/hang-up")
@@ -172,9 +123,9 @@ class Link:
                 self._aside = Connections(context, f"tcp://{host}:{port}", ASIDE)
                 closing.callback(self._aside.close)
                 self._set_state("connecting")
-                self._session = await self._first_sign_in(self._aside)
+                self._signed_in = await self._first_sign_in(self._aside)
                 try:
-                    published = Subscription(context, f"tcp://{host}:{self._session.publish_port}")
+                    published = Subscription(context, f"tcp://{host}:{self._signed_in.publish_port}")
                 except Unanswered as none:
                     raise LinkLost(str(none)) from none
                 closing.callback(published.close)
@@ -188,7 +139,7 @@ class Link:
         except* LinkLost as lost:
             error = lost.exceptions[0]
             self.last_error = str(error)
-            state.append(error.state if isinstance(error, NotLetIn) else "disconnected")
+            self._ended = error.state if isinstance(error, NotLetIn) else "disconnected"
         finally:
             self.up, self.above = False, None
 
@@ -247,8 +198,8 @@ class Link:
             raise NotLetIn("refused", str(error)) from None
 
     def _current(self) -> Session:
-        assert self._session is not None
-        return self._session
+        assert self._signed_in is not None
+        return self._signed_in
 
     async def _renew_in_time(self, stale: Session) -> None:
         """As ``_renew``, after a random time: all minions of a master that started anew ask at once."""
@@ -262,13 +213,13 @@ class Link:
 
     async def _renew_within(self, budget: SignInBudget | None, stale: Session) -> None:
         async with self._signing:
-            if self._session is not stale:
+            if self._signed_in is not stale:
                 return
             if budget is not None and not budget.take():
                 self._ends.refusals.refused(LINK, "sign_ins_capped", self.address)
                 raise SignInsSpent("the master does not take what a new sign-in gave; the next one waits")
             try:
-                self._session = await self._knocked_again()
+                self._signed_in = await self._knocked_again()
             except NotLetIn as no:
                 self.hang_up(str(no))
                 raise Unanswered(str(no)) from None
@@ -320,7 +271,7 @@ class Link:
             session = self._current()
             load = publishes.opened(sealed, session.aes)
         if lost := await self._ends.serials.take(load, session.aes, self.address):
-            self._lost += lost
+            self._lost_publishes += lost
             log.warning("publishes were lost master=%s count=%d", self.address, lost)
         return read_order(load)
 
@@ -329,7 +280,7 @@ class Link:
 
         Anybody can send what is signed by nobody we know, so this has a budget of its own.
         """
-        if self._session is session and not self._doubts.take():
+        if self._signed_in is session and not self._doubts.take():
             return False
         with contextlib.suppress(Unanswered):
             await self._renew_within(None, session)
@@ -337,7 +288,3 @@ class Link:
 
     def _refused(self, refusal: Refused) -> None:
         self._ends.refusals.refused(LINK, refusal.reason, self.address, refusal.detail)
-
-    def _set_state(self, state: str) -> None:
-        if state != self.state:
-            self.state, self.since = state, self._ends.clock.wall()

@@ -6,14 +6,10 @@ It keeps nothing but keys. Every master may order; what goes up, and where, is i
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final
-
-import zmq.asyncio
 
 from device_agent.clock import Clock
 from device_agent.errors import Refused
@@ -21,6 +17,7 @@ from device_agent.parts import Part
 from device_agent.questions import PATIENCE_SECONDS, Unanswered
 from upstream import failover
 from upstream.cutting import Cut
+from upstream.links import Links
 from upstream.ports import Refusals
 from upstream.rope import Ask
 from upstream.salt.above import Above
@@ -36,8 +33,6 @@ log = logging.getLogger(__name__)
 
 KEY_FILE: Final = "gateway.pem"
 PINS_FOLDER: Final = "masters"
-BEST_STATES: Final = ("connected", "pending", "connecting", "refused", "disconnected", "waiting", "cut")
-SHORTEST_LOOK_SECONDS: Final = 0.01
 ANSWERS: Final = frozenset({"not_found", "busy"})
 """Refusals that say nothing against a master."""
 
@@ -79,15 +74,14 @@ class SaltUplink(Part):
         self._asked = asked
         self._clock = clock
         self._masters = tuple(dict.fromkeys(masters))
-        self._lots: dict[str, float] = {}
-        self._state = failover.State(
-            rules=failover.Rules(rules.master_type, rules.master_failback, rules.master_failback_interval)
+        self._links = Links(
+            failover.Rules(rules.master_type, rules.master_failback, rules.master_failback_interval),
+            self._link_to,
+            shuffle=rules.master_shuffle,
+            cut=self._ends.cut,
+            clock=clock,
+            spawn=self.spawn,
         )
-        self._links: dict[str, Link] = {}
-        self._context: zmq.asyncio.Context | None = None
-        self._without_since = clock.wall()
-        self._look = asyncio.Event()
-        self._stopping = False
 
     @property
     def fingerprint(self) -> str:
@@ -96,16 +90,12 @@ class SaltUplink(Part):
 
     async def open(self) -> None:
         """Start to connect to every master; a gateway is ready without any."""
-        self._context = zmq.asyncio.Context()
-        self._use_list()
-        self.spawn(self._tick(), "tick")
+        self._links.open(self._masters)
 
     async def drain(self) -> None:
         """Give what is for the active master a moment to be confirmed."""
-        self._stopping = True
-        for link in self._live():
-            link.stop()
-        active = self._active()
+        self._links.stop()
+        active = self._links.active()
         if active is not None and active.up:
             try:
                 async with asyncio.timeout(self.drain_seconds * 0.8):
@@ -115,16 +105,14 @@ class SaltUplink(Part):
 
     async def close(self) -> None:
         """Free the sockets."""
-        if self._context is not None:
-            self._context.destroy(linger=200)
+        self._links.close()
 
     def replace_masters(self, masters: Sequence[str]) -> None:
         """Use another list from now on; the links to masters that are in it as well stay as they are."""
         fresh = tuple(dict.fromkeys(masters))
         if fresh != self._masters:
             self._masters = fresh
-            if self._context is not None and not self._stopping:
-                self._use_list()
+            self._links.use(fresh)
 
     async def reseal(self, site: str, jid: str, reason: str, master: str = "") -> None:
         """Salt masters seal nothing: what the site cannot seal anew itself stays as it is."""
@@ -161,93 +149,23 @@ class SaltUplink(Part):
     @property
     def cut_until(self) -> float | None:
         """Until when it is cut on purpose, in wall seconds; None when it is not."""
-        return self._ends.cut.until
+        return self._links.cut_until
 
     def cut(self, seconds: float) -> None:
         """Lose every link without a word, as when a cable is cut, and connect to nobody for so long."""
-        self.spawn(self._mend_after(self._ends.cut.begin(seconds), seconds), "mend")
-        for link in self._live():
-            link.hang_up("the uplink is cut on purpose")
+        self._links.cut(seconds)
 
     def mend(self) -> None:
         """Connect again before its time."""
-        self._ends.cut.end()
+        self._links.mend()
 
     def status(self) -> dict[str, Any]:
         """Where the active link stands, or the best one, with the truth about the next attempt; and all links."""
-        links = self._live()
-        best = self._active() or min(links, key=lambda link: BEST_STATES.index(link.state), default=None)
-        return {
-            "state": best.state if best is not None else "no masters",
-            "master": best.address if best is not None else "",
-            "since": best.since if best is not None else self._without_since,
-            "last_error": best.last_error if best is not None else "",
-            "next_attempt": best.next_attempt if best is not None else None,
-            "masters": list(self._masters),
-            "links": [link.status() for link in links],
-        }
+        return {**self._links.status(), "masters": list(self._masters)}
 
-    async def _mend_after(self, turn: int, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-        self._ends.cut.end(turn)
+    def _link_to(self, address: str) -> Link:
+        return Link(address, self._ends, self.spawn, self._links.changed)
 
     def _next_above(self, tried: set[Above]) -> tuple[str, Above] | None:
-        active = self._active()
-        links = [*([active] if active is not None else []), *self._live()]
-        there = [(link.address, link.above) for link in links if link.above is not None]
+        there = [(link.address, link.above) for link in self._links.best_first() if link.above is not None]
         return next((each for each in there if each[1] not in tried), None)
-
-    def _live(self) -> list[Link]:
-        """The links in the order of the list."""
-        return [self._links[address] for address in self._state.masters]
-
-    def _active(self) -> Link | None:
-        return self._links[self._state.active] if self._state.active is not None else None
-
-    def _use_list(self) -> None:
-        assert self._context is not None
-        gone = [link for address, link in self._links.items() if address not in self._masters]
-        fresh = [address for address in self._masters if address not in self._links]
-        for address in fresh:
-            self._links[address] = Link(address, self._ends, self.spawn, self._link_changed)
-        self._step(failover.Listed(self._in_order(list(self._masters)), self._clock.monotonic()))
-        for link in gone:
-            del self._links[link.address]
-            link.leave()
-        for address in fresh:
-            self.spawn(self._links[address].run(self._context), f"link/{address}")
-        if not self._links:
-            self._without_since = self._clock.wall()
-
-    def _in_order(self, masters: list[str]) -> tuple[str, ...]:
-        """The list as it is written; or shuffled, each master once for all while this program runs."""
-        if self._ends.rules.master_shuffle:
-            source = random.SystemRandom()
-            masters.sort(key=lambda master: self._lots.setdefault(master, source.random()))
-        return tuple(masters)
-
-    def _link_changed(self, link: Link) -> None:
-        if self._links.get(link.address) is link:
-            now = self._clock.monotonic()
-            self._step(failover.Up(link.address, now) if link.up else failover.Down(link.address, now))
-
-    def _step(self, event: failover.Event) -> None:
-        before = self._state.active
-        self._state, actions = failover.step(self._state, event)
-        for action in actions:
-            self._links[action.master].set_active(isinstance(action, failover.Activate))
-        if self._state.active != before:
-            log.info("active master=%s", self._state.active or "none")
-        self._look.set()
-
-    async def _tick(self) -> None:
-        """Step when time alone changes something."""
-        while True:
-            self._look.clear()
-            due = failover.next_look(self._state)
-            wait = None if due is None else max(SHORTEST_LOOK_SECONDS, due - self._clock.monotonic())
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(wait):
-                    await self._look.wait()
-                continue
-            self._step(failover.Tick(self._clock.monotonic()))
