@@ -197,7 +197,11 @@ class SiteRooms:
         # An address that stands for every interface is none that a device could be told.
         address = "" if broker.host in (ANYWHERE, "::") else f"{broker.host}:{broker.enroll_port}"
         return Entrance(
-            port=broker.port, tls_port=broker.tls_port, authority=broker.tls_authority_digest, address=address
+            port=broker.port,
+            enrollment_port=broker.enroll_port,
+            tls_port=broker.tls_port,
+            authority=broker.tls_authority_digest,
+            address=address,
         )
 
 

@@ -90,7 +90,7 @@ class Output:
     def facts(self, facts: Sequence[tuple[str, str]]) -> None:
         """What is known of one thing: a name and words on each line."""
         for name, words in facts:
-            self.line((f"{name + ':':<{FACT_CELLS}}", "bold"), words)
+            self.line((f"{name + ':':<{FACT_CELLS - 1}} ", "bold"), words)
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[str | Styled]], numbers: Sequence[str] = ()) -> int:
         """A table with a heading; the columns named in ``numbers`` stand to the right. Returns how many rows it had."""

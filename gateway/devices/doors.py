@@ -200,7 +200,8 @@ class Doors:
                 allowed="a template with {serial}, {did} or {number} in it",
                 hint=f"--name '{wish.name}-{{number:02}}'",
             )
-        address = wish.address or self._entrance().address
+        entrance = self._entrance()
+        address = wish.address or entrance.address
         for found, allowed in (
             (wish.uses, limits.DEVICES_PER_STATION),
             (wish.number, TOKENS_AT_ONCE),
@@ -212,7 +213,7 @@ class Doors:
             raise UsageInvalid(
                 "a token says where the device finds the broker's enrollment listener, and this station does not know",
                 where="--address",
-                hint="outstation keys token new --address HOST:PORT",
+                hint=f"outstation keys token new --address HOST:{entrance.enrollment_port}",
             )
         if len(wish.serial) > join_tokens.SERIAL_CHARACTERS or len(address) > ADDRESS_CHARACTERS:
             raise UsageInvalid("a serial number or an address is too long", found=f"{wish.serial} {address}"[:200])

@@ -55,6 +55,7 @@ class Entrance:
     """Where enrolled devices find the broker. ``authority`` is the SHA-256 of its TLS authority's certificate."""
 
     port: int
+    enrollment_port: int
     tls_port: int | None = None
     authority: bytes | None = None
     address: str = ""

@@ -17,6 +17,7 @@ from device_agent.trust.keys import KemKey
 from device_agent.trust.policy import SitePolicy
 from device_agent.trust.token import JoinToken
 from gateway.broker.passwords import fits
+from gateway.devices.enrollment_ports import Entrance
 from tests.peers.clock import HandClock
 from tests.peers.joining import ALICE, JoinSite, a_device, hand, opened_site, told
 from tests.peers.waiting import until
@@ -289,3 +290,11 @@ async def test_many_devices_cannot_have_one_name(site: JoinSite) -> None:
         await site.token(uses=2, name="gate")
     await site.token(uses=2, name="gate-{did}")
     await site.token(name="gate")
+
+
+async def test_who_must_say_where_the_broker_is_hears_the_port(site: JoinSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    nowhere = Entrance(port=1884, enrollment_port=1885)
+    monkeypatch.setattr(site.enrollment.doors, "_entrance", lambda: nowhere)
+    with pytest.raises(UsageInvalid) as error:
+        await site.token(name="gate")
+    assert error.value.hint == "outstation keys token new --address HOST:1885"

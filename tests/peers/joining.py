@@ -234,7 +234,7 @@ async def opened_site(
             site=site,
             authority=authority,
             group=Group(),
-            entrance=lambda: Entrance(port=1884, address=ADDRESS),
+            entrance=lambda: Entrance(port=1884, enrollment_port=1885, address=ADDRESS),
             registry=registry,
             writer=writer,
             reader=reader,

@@ -112,3 +112,9 @@ def test_a_status_line_never_wraps() -> None:
     assert shown.endswith("…\r\x1b[2K")
     assert "\n" not in shown
     assert len(shown) < 100
+
+
+def test_what_is_known_of_a_thing_stands_apart_from_its_name() -> None:
+    pipe = io.StringIO()
+    output(pipe).facts([("fleet", "ours"), ("site-authority", "kept.keys")])
+    assert pipe.getvalue().splitlines() == ["fleet:       ours", "site-authority: kept.keys"]
