@@ -99,10 +99,12 @@ def _here(role: Role, config: Path, *, tell: bool) -> Report:
     except ConfigInvalid as error:
         try:
             # With wrong settings it may still run with those of before, at the place where it always is.
-            return _asked(clients.StationClient(_default_socket(role)), tell=tell)
+            report = _asked(clients.StationClient(_default_socket(role)), tell=tell)
         except NotRunning:
-            wrong = unreadable(config, error, f"outstation-{role}")
-            return Report(role=role, findings=_viewed([wrong]))
+            report = Report(role=role, findings=[])
+        wrong = unreadable(config, error, f"outstation-{role}", running=report.running)
+        report.findings.extend(_viewed([wrong]))
+        return report
     box = box_of(role, settings, config=config, running=False)
     name = settings.name if settings.name != NOBODY else ""
     try:

@@ -73,7 +73,7 @@ def test_systemd_is_asked_where_it_is(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_settings_that_stop_a_start_are_told_with_what_is_allowed() -> None:
     error = ConfigInvalid("there is no such port", where="g.yaml:3: broker.port", found="99999", allowed="1 to 65535")
-    finding = unreadable(Path("g.yaml"), error, "outstation-gateway")
+    finding = unreadable(Path("g.yaml"), error, "outstation-gateway", running=False)
     assert finding.severity == "error"
     assert finding.finding == "g.yaml:3: broker.port: there is no such port, found: 99999"
     assert finding.meaning.endswith("; allowed: 1 to 65535")

@@ -11,7 +11,6 @@ import pytest
 
 from gateway.cli import check_asked
 from gateway.cli import client as clients
-from gateway.cli.client import RUN_DIRECTORY
 from tests.peers.api_double import ApiDouble, Fields
 from tests.peers.broker import free_port
 from tests.unit.gateway.cli.conftest import COLUMNS, Shell
@@ -116,8 +115,9 @@ def test_what_was_told_is_printed_alone(api: ApiDouble, shell: Shell) -> None:
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> Path:
-    """The settings of a gateway that was never started."""
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The settings of a gateway that was never started, whatever runs on this machine."""
+    monkeypatch.setattr(clients, "RUN_DIRECTORY", tmp_path / "run")
     path = tmp_path / "gateway.yaml"
     settings = {
         "name": "lisbon",
@@ -157,6 +157,20 @@ def test_wrong_settings_are_told_with_their_line(shell: Shell, config: Path) -> 
     assert finished.out.splitlines()[-1] == "1 error"
 
 
+def test_wrong_settings_of_a_station_that_still_runs_are_told_as_well(
+    shell: Shell, api: ApiDouble, config: Path, tmp_path: Path
+) -> None:
+    api.findings = [FINE]
+    config.write_text("name: lisbon\nbroker:\n  port: 99999\n", encoding="utf-8")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "gateway.sock").symlink_to(shell.environment["OUTSTATION_SOCKET"])
+    finished = shell.here("check", "--config", str(config))
+    assert finished.status == 1
+    assert f"{config}:3" in finished.out
+    assert "gone at its next start" in finished.out
+    assert "ok        store" in finished.out
+
+
 def test_a_machine_with_both_stations_is_looked_at_whole(
     shell: Shell, config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -168,7 +182,6 @@ def test_a_machine_with_both_stations_is_looked_at_whole(
     finished = shell.here("check")
     assert [line.split(",")[0] for line in finished.error.splitlines()] == ["gateway lisbon", "master m"]
     assert finished.status == 7
-    assert not (RUN_DIRECTORY / "gateway.sock").exists()
 
 
 def test_settings_that_the_package_brings_and_nobody_uses_are_not_looked_at(
@@ -180,7 +193,7 @@ def test_settings_that_the_package_brings_and_nobody_uses_are_not_looked_at(
     monkeypatch.delenv("OUTSTATION_SOCKET")
     assert shell.here("check").error.startswith("gateway lisbon, not running")
     assert "master" not in shell.here("check").error
-    config.write_text("# The gateway of this site.\n", encoding="utf-8")
+    config.write_text(f"# The gateway of this site.\nsocket: {tmp_path / 'gone.sock'}\n", encoding="utf-8")
     finished = shell.here("check")
     assert (finished.error.split(",")[0], "outstation gateway join" in finished.out) == ("gateway", True)
     master.write_text("name: [\n", encoding="utf-8")
