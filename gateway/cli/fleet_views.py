@@ -21,6 +21,8 @@ class FleetView(Struct, frozen=True):
     masters: list[str] = []
     roles: list[str] = []
     grants: list[str] = []
+    origins: dict[str, list[str]] = {}
+    """What an origin, such as Salt masters, may order, instead of the grants."""
     expires: float | None = None
     lapsed: str | None = None
     changed: bool = True

@@ -191,6 +191,7 @@ def say_joined(context: typer.Context, view: FleetView) -> None:
     output.line(("joined", "green"), f" {safe(view.site)} to fleet {safe(view.root or '-')}")
     if view.joined:
         facts = [("may sign", ", ".join(view.roles)), ("may order", ", ".join(view.grants))]
+        facts += [(f"from {origin}", ", ".join(functions)) for origin, functions in view.origins.items()]
         output.facts([(name, safe(words or "-")) for name, words in facts])
         output.facts([("until", output.time(view.expires, "-"))])
         return

@@ -165,6 +165,7 @@ class Authority(Part):
             "masters": [master.name for master in self.anchor.masters],
             "roles": list(self.roles()),
             "grants": list(certificate.policy.fun) if certificate else [],
+            "origins": {name: list(funs) for name, funs in certificate.policy.org.items()} if certificate else {},
             "certified": shown.issued if shown else None,
             "expires": shown.expires if shown else None,
             "lapsed": self.lapsed or None,

@@ -201,6 +201,7 @@ async def test_a_bundle_of_a_standalone_fleet_brings_a_gateway_in(desk: Desk, mo
     assert "salt: cmd.*" in signed.out
     joined = await asyncio.to_thread(desk.type, "gateway", "join", "--bundle", "lisbon.bundle", "@gateway")
     assert (joined.status, joined.out.splitlines()[0][:20]) == (0, "joined lisbon to fle")
+    assert "from salt:   cmd.*" in joined.out.splitlines()
     assert desk.opened("gateway").may("job")
     other = Ceremony(desk.folder / "other")
     other.begin(STARTED_WALL, standalone=True)
