@@ -8,7 +8,6 @@ before that is told to ask again, and a part that is there is gone on with, what
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -19,7 +18,6 @@ from device_agent.clock import Clock
 from device_agent.errors import Refused
 from device_agent.protocol.file_questions import (
     CHUNK_BYTES,
-    FILE_BYTES,
     MARK_BYTES,
     MARKS_AT_ONCE,
     AskChunk,
@@ -34,8 +32,9 @@ from device_agent.protocol.file_questions import (
     sound_path,
 )
 from gateway.files.served import LISTED_MOST
-from gateway.files.store import ContentStore, disk_refusal, mark_of
+from gateway.files.store import ContentStore, disk_refusal
 from gateway.metrics import Metrics
+from gateway.salt.file_parts import FileParts
 from upstream.link_budget import LinkBudget
 from upstream.salt.ports import SaltAbove
 
@@ -44,9 +43,6 @@ TURN_SECONDS: Final = 3.0
 
 PIECE_BYTES: Final = 8 * 1024 * 1024
 """More than any master is told to hand out at once (``file_buffer_size``)."""
-
-PARTS: Final = 8
-"""Most parts that are kept at a time."""
 
 LISTED_SECONDS: Final = 10.0
 SIZE_IN_STAT: Final = 6
@@ -58,7 +54,7 @@ class SaltFiles:
 
     def __init__(self, folder: Path, max_bytes_per_second: int, metrics: Metrics, clock: Clock) -> None:
         self.store: ContentStore | None = None
-        self._folder = folder
+        self._parts = FileParts(folder, clock)
         self._budget = LinkBudget(max_bytes_per_second, clock)
         self._metrics = metrics
         self._clock = clock
@@ -116,37 +112,39 @@ class SaltFiles:
 
     async def _come(self, above: SaltAbove, store: ContentStore, entry: FileEntry, patience: float) -> bytes:
         """Go on with a file; its marks when it is whole, and nothing before."""
-        part = self._folder / entry.sha256
+        parts, sha256 = self._parts, entry.sha256
         ends = self._clock.monotonic() + min(TURN_SECONDS, patience)
         try:
-            size = await asyncio.to_thread(_begun, part, entry.size)
+            if parts.is_new(sha256) and store.size(sha256) is None:
+                # What the cache would have no room for in the end does not come down first.
+                store.make_room(entry.size)
+            size = await asyncio.to_thread(parts.begun, entry, store.most_bytes, store.needed())
             while size < entry.size:
                 await self._budget.room()
                 piece = await self._piece(above, entry, size, patience)
                 if size + len(piece) > entry.size:
                     raise Refused("changed", f"{entry.path} is longer than it was said to be")
-                await asyncio.to_thread(_add, part, size, piece)
+                await asyncio.to_thread(parts.add, sha256, size, piece)
                 self._budget.spend(len(piece))
                 self._metrics.add("files_fetched_bytes", len(piece))
                 size += len(piece)
-                store.in_use([entry.sha256])
+                store.in_use([sha256])
                 if size < entry.size and self._clock.monotonic() >= ends:
                     return b""
-            marks, right = await asyncio.to_thread(_judged, part, entry.sha256)
+            marks, right = await asyncio.to_thread(parts.judged, sha256)
             if not right:
-                part.unlink(missing_ok=True)
+                parts.drop(sha256)
                 raise Refused("changed", f"{entry.path} is another file than the one that was found")
-            there = await store.begin(entry.sha256, entry.size, marks)
+            there = await store.begin(sha256, entry.size, marks)
             for number in range(chunks_of(entry.size)):
                 if number not in there:
-                    chunk = await asyncio.to_thread(_read, part, number * CHUNK_BYTES)
-                    await store.put(entry.sha256, number, chunk)
-            part.unlink(missing_ok=True)
+                    await store.put(sha256, number, await asyncio.to_thread(parts.chunk, sha256, number))
+            parts.drop(sha256)
         except OSError as error:
             raise disk_refusal(error) from None
         except Refused as refusal:
             if refusal.reason == "changed":
-                part.unlink(missing_ok=True)
+                parts.drop(sha256)
             raise
         return marks
 
@@ -171,39 +169,3 @@ def _sound(told: Any) -> list[str]:
         with suppress(Refused):
             found.add(sound_path(path) if isinstance(path, str) else "")
     return sorted(found - {""})
-
-
-def _begun(part: Path, most: int) -> int:
-    part.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if not part.exists():
-        # What nobody goes on with gives way to what comes.
-        others = sorted(part.parent.iterdir(), key=lambda each: each.stat().st_mtime, reverse=True)
-        for old in others[PARTS - 1 :]:
-            old.unlink()
-        return 0
-    size = part.stat().st_size
-    if size > min(most, FILE_BYTES):
-        part.unlink()
-        return 0
-    return size
-
-
-def _add(part: Path, offset: int, piece: bytes) -> None:
-    with part.open("r+b" if offset else "wb") as file:
-        file.seek(offset)
-        file.write(piece)
-
-
-def _judged(part: Path, sha256: str) -> tuple[bytes, bool]:
-    whole, marks = hashlib.sha256(), []
-    with part.open("rb") as file:
-        while chunk := file.read(CHUNK_BYTES):
-            whole.update(chunk)
-            marks.append(mark_of(chunk))
-    return b"".join(marks), whole.hexdigest() == sha256
-
-
-def _read(part: Path, offset: int) -> bytes:
-    with part.open("rb") as file:
-        file.seek(offset)
-        return file.read(CHUNK_BYTES)

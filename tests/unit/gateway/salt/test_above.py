@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections import Counter
 from collections.abc import Mapping
@@ -27,6 +28,7 @@ from device_agent.protocol.file_questions import (
 from device_agent.protocol.pillar import OF, PillarOfWanted, PillarTold
 from device_agent.questions import Unanswered
 from gateway.files import fetches
+from gateway.files.settings import FilesSettings
 from gateway.metrics import Metrics
 from gateway.salt import above_files
 from gateway.salt.above import SaltAnswers
@@ -109,6 +111,12 @@ async def found(made: Server, path: str) -> FileEntry:
     return decode(await made.ask(FIND, encode(FindFile(path))), FileEntry)
 
 
+def entry_of(master: Master, path: str, size: int) -> FileEntry:
+    """A file of so many bytes that the master has from now on."""
+    data = master.files[path] = os.urandom(size)
+    return FileEntry(path, "base", size, sha256(data))
+
+
 async def collected(made: Server, entry: FileEntry) -> bytes:
     data = b""
     while len(data) < entry.size:
@@ -163,6 +171,76 @@ async def test_a_large_file_lets_others_have_their_turn(tmp_path: Path, monkeypa
         assert await files.hashes(master, asked, 30.0) == b""  # type: ignore[arg-type]  # no jobs here
         assert await collected(made, entry) == master.files["fw.bin"]
         assert master.asked["_serve_file"] == 4
+
+
+async def test_many_large_files_that_are_wanted_at_once_all_come_and_each_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Each goes on for one piece at a time, and lets another have its turn then.
+    monkeypatch.setattr(above_files, "TURN_SECONDS", 0.0)
+    monkeypatch.setattr(fetches, "TURN_SECONDS", 0.0)
+    master, files = Master(), files_of(tmp_path)
+    master.files = {f"fw/{number}.bin": os.urandom(LARGE) for number in range(24)}
+    master.cut_after = 1000
+    roomy = FilesSettings(fresh_seconds=0.0, cache_megabytes=64)
+    above = above_of(master, files)
+    async with server(tmp_path / "site", above=above, settings=roomy) as made, asyncio.timeout(300):  # type: ignore[arg-type]  # any port will do
+        files.store = made.files.store
+        async with asyncio.TaskGroup() as group:
+            coming = [
+                group.create_task(collected(made, await found(made, path)), name=path) for path in list(master.files)
+            ]
+    assert [file.result() for file in coming] == [*master.files.values()]
+    assert master.asked["_serve_file"] == 4 * len(coming)
+    assert list((tmp_path / "parts").iterdir()) == []
+
+
+async def test_what_is_wanted_keeps_its_room_and_what_nobody_wants_gives_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(above_files, "TURN_SECONDS", 0.0)
+    master, clock, parts = Master(), HandClock(), tmp_path / "parts"
+    wanted = [entry_of(master, f"{number}.bin", 3_000_000) for number in range(4)]
+    crashed = entry_of(master, "crashed.bin", 3_000_000)
+    parts.mkdir()
+    (parts / crashed.sha256).write_bytes(master.files["crashed.bin"][:2_900_000])
+    async with server(tmp_path / "site", clock=clock) as made:
+        files = SaltFiles(parts, 0, Metrics(clock), clock)
+        files.store, made.files.store.needed = made.files.store, lambda: {wanted[0].sha256}
+
+        async def went_on(entry: FileEntry) -> bool:
+            return bool(await files.hashes(master, encode(AskHashes(entry)), 30.0))  # type: ignore[arg-type]  # no jobs here
+
+        # Of eight megabytes two have three each; what a crash left gave way to the second.
+        assert [await went_on(entry) for entry in wanted[:2]] == [False, False]
+        assert {part.name for part in parts.iterdir()} == {entry.sha256 for entry in wanted[:2]}
+        with pytest.raises(Refused, match="busy"):
+            await went_on(wanted[2])
+        clock.move(61.0)
+        assert not await went_on(wanted[2])
+        # Nobody asked for the second again; a job needs the first, which may come late.
+        assert {part.name for part in parts.iterdir()} == {wanted[0].sha256, wanted[2].sha256}
+        with pytest.raises(Refused, match="busy"):
+            await went_on(wanted[3])
+        while not await went_on(wanted[0]):
+            pass
+        assert not await went_on(wanted[3])
+        with pytest.raises(Refused, match="cache_full"):
+            await went_on(entry_of(master, "larger-than-the-cache.bin", 9_000_000))
+
+
+async def test_of_what_nobody_wants_only_a_few_are_kept(tmp_path: Path) -> None:
+    master, files = Master(), files_of(tmp_path)
+    (tmp_path / "parts").mkdir()
+    for age in range(20):
+        left = tmp_path / "parts" / sha256(bytes([age]))
+        left.write_bytes(b"some")
+        os.utime(left, (1e9 - age, 1e9 - age))
+    async with server(tmp_path / "site") as made:
+        files.store = made.files.store
+        asked = encode(AskHashes(entry_of(master, "motd", 7)))
+        assert await files.hashes(master, asked, 30.0)  # type: ignore[arg-type]  # no jobs here
+    assert {part.name for part in (tmp_path / "parts").iterdir()} == {sha256(bytes([age])) for age in range(8)}
 
 
 async def test_what_a_master_does_not_have_or_says_wrong_is_refused(tmp_path: Path) -> None:
