@@ -170,6 +170,74 @@ def test_without_a_syndic_they_are_those_of_the_minion(tmp_path: Path) -> None:
     assert "no Salt master is named" in told(alone, "auth_timeout").words
 
 
+OWN = "master_port: 4606\nmaster_finger: 'FINGER'\nverify_master_pubkey_sign: true\n".replace("FINGER", FINGER)
+OTHER = ":".join(["ab"] * 32)
+UP = {"type": "salt", "masters": ["203.0.113.7"]}
+SIGNED = {"master_port": 4606, "verify_master_pubkey_sign": True}
+
+
+@pytest.mark.parametrize(
+    ("master", "minion", "proxy", "above"),
+    [
+        # A syndic goes up by the port of the minion's file where it has none of its own, and never by its finger.
+        ("syndic_master: 203.0.113.7", "", "", UP),
+        ("syndic_master: 203.0.113.7", f"master: 127.0.0.1\n{OWN}", "", {**UP, **SIGNED}),
+        ("syndic_master: 203.0.113.7\nsyndic_master_port: 4700", OWN, "", {**UP, **SIGNED, "master_port": 4700}),
+        ("syndic_master: 203.0.113.7", "", f"master: localhost\n{OWN}", UP),
+        ("syndic_master: 203.0.113.7", "", f"master: 198.51.100.9\n{OWN}", UP),
+        (f"syndic_master: 203.0.113.7\n{OWN}", "auth_timeout: 9", "auth_timeout: 7", {**UP, "auth_timeout": 9}),
+        # What the minion's file says of the syndic goes before what the master's says.
+        (
+            f"syndic_master: 198.51.100.9\nsyndic_finger: '{OTHER}'",
+            f"syndic_master: 203.0.113.7\nsyndic_finger: '{FINGER}'",
+            "",
+            {**UP, "master_finger": FINGER},
+        ),
+        ("worker_threads: 5", f"syndic_finger: '{FINGER}'\nmaster: 203.0.113.7", "", UP),
+        # Without a syndic it is the proxies, or the minion: each by its own file, unless both have the same masters.
+        ("", f"master: 203.0.113.7\n{OWN}", "", {**UP, **SIGNED, "master_finger": FINGER}),
+        ("", f"master: 203.0.113.7\n{OWN}", "master: [203.0.113.7]", {**UP, **SIGNED, "master_finger": FINGER}),
+        ("", f"master: 198.51.100.9\n{OWN}", "master: 203.0.113.7", UP),
+        ("worker_threads: 5", f"master: localhost\n{OWN}", "master: 203.0.113.7", UP),
+        (
+            "worker_threads: 5",
+            "master: 203.0.113.7\nauth_timeout: 9",
+            f"master: salt\n{OWN}",
+            {**UP, "auth_timeout": 9},
+        ),
+    ],
+)
+def test_what_makes_out_a_master_is_taken_from_whoever_went_to_those_above(
+    master: str, minion: str, proxy: str, above: dict[str, object], tmp_path: Path
+) -> None:
+    box = SaltBox(tmp_path)
+    box.write("etc/salt/minion_id", "lisbon\n")
+    for role, text in (("master", master), ("minion", minion), ("proxy", proxy)):
+        box.write(f"etc/salt/{role}", f"{text}\n")
+    looked = looked_at(box)
+    assert looked.settings["upstream"] == above
+    (masters,) = [each for each in looked.findings if each.to == "upstream.masters"]
+    missing = not {"master_finger", "verify_master_pubkey_sign"} & above.keys()
+    assert ("write upstream.master_finger" in masters.words) is missing
+    for role in ("master", "minion", "proxy"):
+        keys = [each.what for each in looked.findings if each.where.startswith(f"{box.salt / role}:")]
+        assert sorted(keys) == sorted(yaml.safe_load((box.salt / role).read_text()) or {})
+
+
+def test_a_finger_that_salt_never_compared_is_said_to_be_so(whole: tuple[SaltBox, Looked]) -> None:
+    assert "nobody compared it" in told(whole[1], "syndic_finger").words
+
+
+def test_what_is_about_the_boxs_own_master_is_not_asked_for_again(tmp_path: Path) -> None:
+    box = SaltBox(tmp_path)
+    box.write("etc/salt/master", "worker_threads: 5\n")
+    box.write("etc/salt/minion", f"id: lisbon\nmaster: 127.0.0.1\n{OWN}")
+    looked = looked_at(box)
+    assert "upstream" not in looked.settings
+    assert told(looked, "master_finger").verdict == "no meaning"
+    assert "of this box" in told(looked, "master_finger").words
+
+
 def test_what_the_reader_does_not_take_is_left_out_and_the_rest_stays(box: SaltBox) -> None:
     box.write(
         "etc/salt/master.d/wrong.conf", "loop_interval: never\nnodegroups:\n  broken: 'G@ and ('\n  good: 'cam-*'\n"
