@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from device_agent.errors import NotFound, PolicyRefused
 from device_agent.protocol.messages import Job
 from device_agent.protocol.outcomes import State
@@ -165,7 +167,11 @@ class JobTable:
         if waiting is None or waiting.state is not State.RUNNING:
             # What is only delivered is not busy: Salt would ask after a silent device for as long as the job lives.
             return {}
-        return {**load_of(public(opened.job)), "tgt": opened.job.tgt}
+        job = public(opened.job)
+        if job.tgt_type == "list":
+            # Of the names each says its own: thousands of devices may be asked, each with a target of thousands.
+            job = replace(job, tgt=device.id)
+        return {**load_of(job), "tgt": job.tgt}
 
 
 def _jid(order: SaltOrder) -> str:

@@ -145,7 +145,7 @@ class SaltOrders:
                 self._metrics.add("salt_orders_repeated")
                 return
             # A later part of a batch is a job of its own here.
-            order = _for_these(order, meant, await self._own_jid())
+            order = _for_these(order, meant, await self._own_jid(told))
         who = _who(order, master)
         kept_from = refusals(order.auth_list, _fun(order), meant, order.user or "this user")
         if isinstance(order.fun, str) and order.fun in ASKED:
@@ -169,7 +169,7 @@ class SaltOrders:
         refusal = _impossible(order)
         if not refusal and len(kept_from) == len(meant):
             refusal = next(iter(kept_from.values()))
-        for part, devices in [(order, meant)] if refusal else await self._aimed(order, meant):
+        for part, devices in [(order, meant)] if refusal else await self._parted(order, meant):
             why = refusal or await self._ordered(part, told, master, who, devices, kept_from)
             if why:
                 await self._refuse(part, told, master, who, devices, why)
@@ -181,7 +181,7 @@ class SaltOrders:
             return [(order, list(meant))]
         found = []
         for number, (aim, devices) in enumerate(aims.items()):
-            part = _for_these(order, devices, await self._own_jid() if number else order.jid)
+            part = _for_these(order, devices, await self._own_jid(order.jid) if number else order.jid)
             if order.arg:
                 part = msgspec.structs.replace(part, arg=[aim, *order.arg[1:]])
             else:
@@ -189,10 +189,25 @@ class SaltOrders:
             found.append((part, devices))
         return found
 
-    async def _own_jid(self) -> str:
-        """A jid that no Salt master has used here."""
+    async def _parted(self, order: SaltOrder, meant: Sequence[Device]) -> list[tuple[SaltOrder, list[Device]]]:
+        """The jobs that an order comes to: each has as many names in its target as can be signed."""
+        found = []
+        for aimed, devices in await self._aimed(order, meant):
+            if len(self._signed(aimed, devices)[0]) <= limits.TARGET_CHARACTERS:
+                found.append((aimed, devices))
+                continue
+            for number, some in enumerate(_that_fit(devices)):
+                jid = await self._own_jid(order.jid) if number else aimed.jid
+                found.append((_for_these(aimed, some, jid), some))
+        return found
+
+    def _signed(self, order: SaltOrder, meant: Sequence[Device]) -> tuple[str, TypedKind]:
+        return self._resources.signed(_expression(order), KINDS[order.tgt_type], meant)
+
+    async def _own_jid(self, other: str) -> str:
+        """A jid that no Salt master has used here, and that is another than this one of theirs."""
         own = self._acceptance.jids.next(self._clock.wall())
-        while await self._book.known(own) is not None:
+        while own == other or await self._book.known(own) is not None:
             own = self._acceptance.jids.next(self._clock.wall())
         return own
 
@@ -241,7 +256,7 @@ class SaltOrders:
     ) -> str:
         """Make a job of it; the reason when that is refused. Raises ``StationFailed`` when nothing could be kept."""
         assert isinstance(order.fun, str)
-        tgt, kind = self._resources.signed(_expression(order), KINDS[order.tgt_type], meant)
+        tgt, kind = self._signed(order, meant)
         ids = sorted({device.id for device in meant})
         kept = self._book.adding(order, order.fun, master, ids, self._clock.wall(), _unless(told, order.jid))
         try:
@@ -335,6 +350,20 @@ def _for_these(order: SaltOrder, devices: Sequence[Device], jid: str) -> SaltOrd
     return msgspec.structs.replace(
         order, jid=jid, tgt=tuple(sorted({device.id for device in devices})), tgt_type="list"
     )
+
+
+def _that_fit(devices: Sequence[Device]) -> list[list[Device]]:
+    """Parts whose names fit into a target each. Devices of one name, of several sites, are in one: a name means all."""
+    parts: list[list[Device]] = []
+    room, last = 0, ""
+    for device in sorted(devices, key=lambda each: each.id):
+        if device.id != last:
+            last, room = device.id, room - len(device.id) - 1
+            if room < 0:
+                parts.append([])
+                room = limits.TARGET_CHARACTERS - len(device.id)
+        parts[-1].append(device)
+    return parts
 
 
 def _fun(order: SaltOrder) -> str:
