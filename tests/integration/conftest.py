@@ -1,4 +1,7 @@
-"""A broker that lets everybody in, and the places of every kind where functions run."""
+"""A broker that lets everybody in, the places of every kind where functions run, and what goes up to Salt masters.
+
+A file whose master, gate or clock is another has one of its own of that name.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,12 @@ from pathlib import Path
 import pytest
 
 from tests.peers.broker import Broker, running_broker
+from tests.peers.clock import HandClock
+from tests.peers.database import opened_rooms
 from tests.peers.host_places import KINDS, Beds, Place, place
+from tests.peers.salt_sending import Sending
+from tests.peers.salt_sockets import PlayedMaster
+from tests.peers.salt_uplink_bed import SaltBed
 
 
 @pytest.fixture
@@ -28,3 +36,30 @@ def host_beds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Beds]:
 async def there(request: pytest.FixtureRequest, host_beds: Beds, tmp_path: Path) -> AsyncIterator[Place]:
     async with place(request.param, host_beds, tmp_path) as found:
         yield found
+
+
+@pytest.fixture
+def bed(tmp_path: Path) -> SaltBed:
+    """An uplink to Salt masters, with what is above and below it played."""
+    return SaltBed(tmp_path)
+
+
+@pytest.fixture
+async def master() -> AsyncIterator[PlayedMaster]:
+    """A Salt master on real sockets, for that uplink."""
+    async with PlayedMaster() as played:
+        yield played
+
+
+@pytest.fixture
+def clock() -> HandClock:
+    return HandClock()
+
+
+@pytest.fixture
+async def gate(tmp_path: Path, clock: HandClock) -> AsyncIterator[Sending]:
+    """A gateway's store with whoever tells Salt masters what waits in it."""
+    async with opened_rooms(tmp_path, clock=clock, masters=True) as rooms:
+        found = Sending(rooms, clock)
+        async with found.sender:
+            yield found

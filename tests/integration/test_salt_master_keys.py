@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
-
-import pytest
 
 from tests.peers.salt_double import SaltDouble, new_box, public_pem, rsa_key
 from tests.peers.salt_sockets import PlayedMaster, jid, ping
@@ -15,17 +11,6 @@ from tests.peers.waiting import until
 from upstream.salt import wire
 
 VOUCHED = replace(RULES, verify_master_pubkey_sign=True, acceptance_wait_time=1000.0)
-
-
-@pytest.fixture
-def bed(tmp_path: Path) -> SaltBed:
-    return SaltBed(tmp_path)
-
-
-@pytest.fixture
-async def master() -> AsyncIterator[PlayedMaster]:
-    async with PlayedMaster() as played:
-        yield played
 
 
 async def test_a_changed_master_key_is_refused_and_set_aside(bed: SaltBed, master: PlayedMaster) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
@@ -13,26 +11,12 @@ from device_agent.questions import Unanswered
 from gateway.salt.away import AWAY_SECONDS
 from gateway.salt.book import Ordered
 from gateway.store.reader import StoreUnreadable
-from tests.peers.clock import HandClock
-from tests.peers.database import FIRST_JID, a_job, opened_rooms
+from tests.peers.database import FIRST_JID, a_job
 from tests.peers.salt_above import ChannelDouble, SaltAboveDouble
 from tests.peers.salt_sending import ONE, TWO, Sending
 from tests.peers.waiting import until
 from upstream.salt.above import Above
 from upstream.salt.terms import SaltRules
-
-
-@pytest.fixture
-def clock() -> HandClock:
-    return HandClock()
-
-
-@pytest.fixture
-async def gate(tmp_path: Path, clock: HandClock) -> AsyncIterator[Sending]:
-    async with opened_rooms(tmp_path, clock=clock, masters=True) as rooms:
-        found = Sending(rooms, clock)
-        async with found.sender:
-            yield found
 
 
 async def test_answers_go_to_whoever_ordered_and_the_rest_to_the_active_master(gate: Sending) -> None:

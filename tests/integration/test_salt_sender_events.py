@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
@@ -13,24 +11,9 @@ from device_agent.questions import Unanswered
 from gateway.audit.book import Deed
 from gateway.salt.not_taken import TRIES
 from gateway.spool.ledger import recount
-from tests.peers.clock import HandClock
-from tests.peers.database import opened_rooms
 from tests.peers.salt_above import SaltAboveDouble
 from tests.peers.salt_sending import ONE, TWO, Sending
 from tests.peers.waiting import until
-
-
-@pytest.fixture
-def clock() -> HandClock:
-    return HandClock()
-
-
-@pytest.fixture
-async def gate(tmp_path: Path, clock: HandClock) -> AsyncIterator[Sending]:
-    async with opened_rooms(tmp_path, clock=clock, masters=True) as rooms:
-        found = Sending(rooms, clock)
-        async with found.sender:
-            yield found
 
 
 async def test_an_event_that_a_master_does_not_take_is_found_and_those_behind_it_go_up(

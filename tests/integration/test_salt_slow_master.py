@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
-
-import pytest
 
 from tests.peers.salt_double import new_box
 from tests.peers.salt_sockets import PlayedMaster, jid, ping
@@ -16,17 +12,6 @@ from tests.peers.waiting import until
 from upstream.salt.channel import CONNECTIONS
 from upstream.salt.ports import DeviceAnswer, ReturnsOfJob
 from upstream.salt.probe import PROBES
-
-
-@pytest.fixture
-def bed(tmp_path: Path) -> SaltBed:
-    return SaltBed(tmp_path)
-
-
-@pytest.fixture
-async def master() -> AsyncIterator[PlayedMaster]:
-    async with PlayedMaster() as played:
-        yield played
 
 
 async def test_a_master_that_is_slow_to_store_answers_is_not_lost_and_can_be_told_of_more(

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -19,17 +18,6 @@ from tests.peers.salt_uplink_bed import RULES, SaltBed
 from tests.peers.waiting import until
 from upstream.salt import wire
 from upstream.salt.ports import DeviceAnswer, ReturnsOfJob, SaltAbove
-
-
-@pytest.fixture
-def bed(tmp_path: Path) -> SaltBed:
-    return SaltBed(tmp_path)
-
-
-@pytest.fixture
-async def master() -> AsyncIterator[PlayedMaster]:
-    async with PlayedMaster() as played:
-        yield played
 
 
 async def test_an_order_is_taken_and_answered(bed: SaltBed, master: PlayedMaster) -> None:
