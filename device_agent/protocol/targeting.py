@@ -28,7 +28,16 @@ from device_agent.protocol.compound import OPERATORS, Compound, Engine
 from device_agent.protocol.messages import TargetType
 from device_agent.protocol.target_terms import PATTERN_CHARACTERS, Because, Known, Term, shown
 
-__all__ = ["OPERATORS", "Because", "Engine", "Target", "compile_compound", "compile_target", "unknown_kind"]
+__all__ = [
+    "OPERATORS",
+    "Because",
+    "Engine",
+    "Target",
+    "compile_compound",
+    "compile_names",
+    "compile_target",
+    "unknown_kind",
+]
 
 _COMPILERS: dict[str, Callable[[str, str], Term]] = {
     "glob": target_terms.glob_term,
@@ -84,6 +93,11 @@ def compile_compound(tgt: str, more: Mapping[str, Engine]) -> Target:
     """A compound target with engines that are known here alone: it is never signed so. Raises ``UsageInvalid``."""
     _check_length(tgt)
     return Target(tgt, "compound", Compound(tgt, more).term())
+
+
+def compile_names(tgt: str) -> Target:
+    """A list of however many names: what is signed of it has no more than others. Raises ``UsageInvalid``."""
+    return Target(tgt, "list", target_terms.list_term(tgt, "tgt"))
 
 
 def _check_length(tgt: str) -> None:

@@ -19,7 +19,7 @@ from device_agent.protocol import limits
 from device_agent.protocol.messages import OutcomeRecord
 from device_agent.protocol.outcomes import Outcome
 from device_agent.protocol.stations import meanable
-from device_agent.protocol.targeting import compile_target
+from device_agent.protocol.targeting import compile_names, compile_target
 from gateway.audit.book import AuditBook, Deed
 from gateway.devices.device import Device
 from gateway.devices.policy import call_text
@@ -237,6 +237,8 @@ class SaltOrders:
             words, known_kind = self._nodegroups.signed(tgt, kind, delimiter)
             if by_resource(words, known_kind):
                 target = self._resources.compiled(words)
+            elif known_kind == "list":
+                target = compile_names(words)
             else:
                 target = compile_target(words, known_kind)
         except UsageInvalid as error:

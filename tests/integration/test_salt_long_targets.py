@@ -58,10 +58,24 @@ async def test_each_device_is_ordered_once_and_announced_once(gate: Gate) -> Non
     assert gate.rooms.metrics.counters["salt_orders_repeated"] == 2
 
 
-async def test_whether_it_runs_is_said_by_each_device_under_the_masters_jid(gate: Gate) -> None:
+async def test_as_many_may_be_named_one_by_one(gate: Gate) -> None:
+    jid = str(FIRST_JID + 100)
+    for names in ([*NAMES, "somebody-else"], NAMES, ["door", NAMES[0]]):
+        await gate.orders.take(published(jid, "test.version", tgt=names, tgt_type="list"), MASTER)
+    ordered = jobs(gate, "test.version")
+    assert sorted(name for job in ordered for name in job.waiting) == sorted([*NAMES, "door"])
+    assert len(ordered) == 4, "three, and one for the device that a batch came to later"
+    assert gate.told.announced[1:] == [(MASTER, jid, NAMES), (MASTER, jid, ["door"])]
+
+
+@pytest.mark.parametrize("probed", [("T@camera", "compound"), ([*NAMES, "door"], "list")], ids=["type", "names"])
+async def test_whether_it_runs_is_said_by_each_device_under_the_masters_jid(
+    probed: tuple[str | list[str], str], gate: Gate
+) -> None:
+    tgt, kind = probed
     put(gate, State.RUNNING)
     del jobs(gate)[2].waiting[NAMES[-1]]
-    probe = published(str(FIRST_JID + 100), "saltutil.find_job", [JID], tgt="T@camera", tgt_type="compound")
+    probe = published(str(FIRST_JID + 100), "saltutil.find_job", [JID], tgt=tgt, tgt_type=kind)
     await gate.orders.take(probe, MASTER)
     answered = Counter(name for entry in gate.told.entries for name in entry.answers)
     assert answered == dict.fromkeys([*NAMES, "door"], 1)

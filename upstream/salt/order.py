@@ -17,6 +17,9 @@ JID: Final = re.compile(r"\d{20}(_\d{1,10})?", re.ASCII)
 FUNCTIONS: Final = 64
 """Most functions of a compound job."""
 
+LIST_CHARACTERS: Final = 128 * limits.DEVICES_PER_STATION
+"""Of the names in a list: whether a job still runs, a master asks with the names of all that have not answered."""
+
 NAME_CHARACTERS: Final = 256
 AUTH_ENTRIES: Final = 1024
 NESTED: Final = 64
@@ -125,14 +128,15 @@ def _functions(fun: object) -> str | tuple[str, ...]:
 
 
 def _target(tgt: object, kind: str) -> str | tuple[str, ...]:
+    most = LIST_CHARACTERS if kind == "list" else limits.TARGET_CHARACTERS
     if isinstance(tgt, list):
         ids = tuple(name for name in tgt if isinstance(name, str))
-        _check(len(ids) == len(tgt) and sum(map(len, ids)) <= limits.TARGET_CHARACTERS, "tgt")
+        _check(len(ids) == len(tgt) and sum(map(len, ids)) <= most, "tgt")
         if kind == "list":
             return ids
         # A compound target may come as the list of its words.
         return " ".join(ids)
-    if not isinstance(tgt, str) or len(tgt) > limits.TARGET_CHARACTERS:
+    if not isinstance(tgt, str) or len(tgt) > most:
         raise Refused("malformed", "the field tgt of a publish")
     if kind == "list":
         return tuple(name for name in (part.strip() for part in tgt.split(",")) if name)

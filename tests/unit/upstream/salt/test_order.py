@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from device_agent.errors import Refused
+from device_agent.protocol import limits
 from upstream.salt.order import SaltOrder, read_order
 
 JID = "20261123220000123456"
@@ -99,6 +100,14 @@ def test_what_is_no_order_is_refused(field: str, value: object) -> None:
 @pytest.mark.parametrize("to", [float("nan"), float("inf"), -1, True, "5", None, 10**30])
 def test_a_wait_that_is_none_counts_as_not_said(to: object) -> None:
     assert read_order(PING | {"to": to}).to == 0.0
+
+
+def test_a_list_names_as_many_as_a_site_has_and_no_more() -> None:
+    names = [f"{number:0>128}" for number in range(limits.DEVICES_PER_STATION)]
+    assert read_order(PING | {"tgt": names, "tgt_type": "list"}).tgt == tuple(names)
+    for tgt, kind in (([*names, "x"], "list"), (names[:1_025], "compound")):
+        with pytest.raises(Refused, match="tgt"):
+            read_order(PING | {"tgt": tgt, "tgt_type": kind})
 
 
 def test_an_order_is_read_back_from_disk_as_it_was() -> None:
