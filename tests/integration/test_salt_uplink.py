@@ -140,16 +140,21 @@ async def test_a_replay_is_refused_after_a_restart_and_over_another_link(bed: Sa
     assert bed.refusals.reasons == {"replayed": 1}
 
 
-async def test_what_cannot_be_kept_is_not_taken_and_counted(bed: SaltBed, master: PlayedMaster) -> None:
+async def test_a_serial_that_cannot_be_kept_is_counted_and_not_taken_again_while_the_gateway_runs(
+    bed: SaltBed, master: PlayedMaster
+) -> None:
     async with bed.uplink(master):
         await bed.connected(master)
         bed.serials.broken = True
-        await master.publish(ping(1))
-        await until(lambda: bed.refusals.reasons["store_failed"])
+        order = master.double.publish(ping(1))
+        await master.send(order)
+        await until(lambda: bed.refusals.reasons["serial_not_kept"])
+        await master.send(order)
+        await until(lambda: bed.refusals.reasons["replayed"])
         bed.serials.broken = False
         await master.publish(ping(2))
-        await until(lambda: bed.orders.taken)
-    assert bed.orders.jids == [jid(2)]
+        await until(lambda: len(bed.orders.taken) == 2)
+    assert bed.orders.jids == [jid(1), jid(2)]
 
 
 async def test_a_new_key_heals_and_the_same_message_is_taken(bed: SaltBed, master: PlayedMaster) -> None:

@@ -111,12 +111,14 @@ class KeptOrders:
     """Implements ``Orders`` in memory."""
 
     def __init__(self) -> None:
+        self.begun = 0
         self.taken: list[tuple[SaltOrder, str]] = []
         self.free = asyncio.Event()
         """While it is not set, the next one is being written."""
         self.free.set()
 
     async def take(self, order: SaltOrder, master: str) -> None:
+        self.begun += 1
         await self.free.wait()
         self.taken.append((order, master))
 

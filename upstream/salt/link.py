@@ -27,8 +27,9 @@ from upstream.salt.above import Above
 from upstream.salt.channel import ASIDE, STALE, Channel, Connections
 from upstream.salt.ends import LINK, Ends
 from upstream.salt.knock import Knock, NotLetIn
-from upstream.salt.order import read_order
+from upstream.salt.order import SaltOrder, read_order
 from upstream.salt.probe import Probe
+from upstream.salt.serials import Heard
 from upstream.salt.sign_in import Session
 from upstream.salt.sign_in_budget import SignInBudget
 from upstream.salt.subscription import Subscription
@@ -239,16 +240,24 @@ class Link(MasterLink):
         while True:
             frames = await published.next()
             try:
-                order = await self._read(frames)
+                order, heard = await self._read(frames)
             except Refused as refusal:
                 self._refused(refusal)
                 continue
             except StationFailed as failed:
                 self._ends.refusals.refused(LINK, "store_failed", self.address, failed.what)
                 continue
-            await self._ends.orders.take(order, self.address)
+            # A task of its own: a line that is lost meanwhile ends no order in the middle.
+            await asyncio.wait({self._spawn(self._take(order, heard), f"order/{self.address}")})
 
-    async def _read(self, frames: list[bytes]) -> Any:
+    async def _take(self, order: SaltOrder, heard: Heard) -> None:
+        await self._ends.orders.take(order, self.address)
+        try:
+            await self._ends.serials.keep(heard)
+        except StationFailed as failed:
+            self._ends.refusals.refused(LINK, "serial_not_kept", self.address, failed.what)
+
+    async def _read(self, frames: list[bytes]) -> tuple[SaltOrder, Heard]:
         session = self._current()
         try:
             sealed = publishes.signed_box(frames, session.master)
@@ -270,10 +279,15 @@ class Link(MasterLink):
                 raise Refused("bad_mac", str(error)) from None
             session = self._current()
             load = publishes.opened(sealed, session.aes)
-        if lost := await self._ends.serials.take(load, session.aes, self.address):
-            self._lost_publishes += lost
-            log.warning("publishes were lost master=%s count=%d", self.address, lost)
-        return read_order(load)
+        heard = await self._ends.serials.hear(load, session.aes, self.address)
+        if heard.lost:
+            self._lost_publishes += heard.lost
+            log.warning("publishes were lost master=%s count=%d", self.address, heard.lost)
+        try:
+            return read_order(load), heard
+        except Refused:
+            await self._ends.serials.keep(heard)
+            raise
 
     async def _has_another_key(self, session: Session) -> bool:
         """Whether the master is known by another RSA key since: one that the signing key vouches for.

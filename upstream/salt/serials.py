@@ -1,4 +1,8 @@
-"""Each publish of a Salt master is taken once, also after a restart: how far each of its keys was heard is on disk."""
+"""Each publish of a Salt master is taken once, also after a restart: how far each of its keys was heard is on disk.
+
+It is put there when what was ordered is on disk, not before: a publish that a kill cut short may come again, and is
+missed in the count when it does not.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import asyncio
 import hashlib
 from collections import OrderedDict
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from device_agent.errors import Refused
@@ -29,6 +34,18 @@ class KeptSerials(Protocol):
         """Return when it is on disk. Raises ``StationFailed``."""
 
 
+@dataclass(frozen=True)
+class Heard:
+    """One publish that was not heard before."""
+
+    key: str
+    """A hash of the key that it came under."""
+    serial: int
+    master: str
+    lost: int
+    """How many were lost just before it."""
+
+
 def serial_of(load: Mapping[str, Any]) -> int:
     """The number of a publish. Raises ``Refused``: ``malformed``."""
     serial = load.get("serial")
@@ -45,10 +62,10 @@ class SerialGuard:
         self._last: OrderedDict[str, int | None] = OrderedDict()
         self._one_by_one = asyncio.Lock()
 
-    async def take(self, load: Mapping[str, Any], aes: Box, master: str) -> int:
-        """How many were lost just before this one. It is on disk that it was taken when this returns.
+    async def hear(self, load: Mapping[str, Any], aes: Box, master: str) -> Heard:
+        """A publish that was not there before; while this program runs it is refused from now on.
 
-        Raises ``Refused``: ``malformed``, ``replayed``; ``StationFailed`` when the store fails, and it is not taken.
+        Raises ``Refused``: ``malformed``, ``replayed``; ``StationFailed`` when the store cannot be read.
         """
         serial = serial_of(load)
         key = hashlib.sha256(aes.key.encode()).hexdigest()
@@ -56,10 +73,15 @@ class SerialGuard:
             last = self._last[key] if key in self._last else await self._kept.last(key)
             if last is not None and serial <= last:
                 raise Refused("replayed", f"serial {serial} after {last}")
-            # Before it is on disk: whether a write that was cut short was made is not known.
             self._last[key] = serial
             self._last.move_to_end(key)
             if len(self._last) > KEYS:
                 self._last.popitem(last=False)
-            await self._kept.keep(key, serial, master)
-        return 0 if last is None else min(LARGEST_GAP, serial - last - 1)
+        return Heard(key, serial, master, 0 if last is None else min(LARGEST_GAP, serial - last - 1))
+
+    async def keep(self, heard: Heard) -> None:
+        """From now on it is refused after a restart as well. Call it when what it orders is on disk.
+
+        Raises ``StationFailed``: it is not known then after a restart, unless a later one is kept.
+        """
+        await self._kept.keep(heard.key, heard.serial, heard.master)

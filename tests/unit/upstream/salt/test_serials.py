@@ -21,7 +21,9 @@ BOX, OTHER = new_box(), new_box()
 async def said(guard: SerialGuard, serial: Any, box: Box = BOX) -> int | str:
     """How many were lost before it, or why it is refused."""
     try:
-        return await guard.take({"serial": serial}, box, "salt")
+        heard = await guard.hear({"serial": serial}, box, "salt")
+        await guard.keep(heard)
+        return heard.lost
     except Refused as refusal:
         return refusal.reason
 
@@ -64,7 +66,7 @@ async def test_a_key_that_is_not_at_hand_any_more_is_known_from_the_disk() -> No
     assert await said(guard, 5) == "replayed"
 
 
-async def test_what_could_not_be_kept_is_not_taken_then_or_later() -> None:
+async def test_what_could_not_be_kept_is_not_taken_again_while_the_program_runs() -> None:
     kept = SerialsInMemory()
     guard = SerialGuard(kept)
     kept.broken = True
@@ -73,6 +75,15 @@ async def test_what_could_not_be_kept_is_not_taken_then_or_later() -> None:
     kept.broken = False
     assert await said(guard, 5) == "replayed"
     assert await said(guard, 6) == 0
+
+
+async def test_what_was_heard_and_not_kept_is_taken_after_a_restart_and_missed_when_it_does_not_come() -> None:
+    kept = SerialsInMemory()
+    assert await said(SerialGuard(kept), 4) == 0
+    assert (await SerialGuard(kept).hear({"serial": 5}, BOX, "salt")).lost == 0
+    assert (await SerialGuard(kept).hear({"serial": 6}, BOX, "salt")).lost == 1
+    assert await said(SerialGuard(kept), 5) == 0
+    assert await said(SerialGuard(kept), 5) == "replayed"
 
 
 async def test_of_two_copies_that_come_at_once_one_is_taken() -> None:
