@@ -112,6 +112,8 @@ class Chunk:
     most: int = CHUNK
     """Answers that go into it."""
     records: list[OutcomeRecord] = field(default_factory=list)
+    told: list[int] = field(default_factory=list)
+    """Which items these are."""
     sequences: list[int] = field(default_factory=list)
     size: int = 0
     handed_over: bool = False

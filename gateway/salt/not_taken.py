@@ -1,42 +1,79 @@
-"""Which item of a stream a Salt master does not take: the batch around it is halved until it stands alone. Pure.
+"""Which item of a stream a Salt master does not take: the message around it is halved until it stands alone. Pure.
 
 An item that stands alone and is not confirmed again and again says nothing of itself while the master confirms nothing
-else either, as with a full disk: whoever is to let go of it asks the master for something else first.
+else either, as with a full disk: whoever is to let go of it tells the master something else of its kind first.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
+from gateway.jobs.record import NOT_RUN_RETCODE
 from gateway.salt.pace import CHUNK
 from upstream.frames import Stream
+from upstream.salt.ports import DeviceAnswer, ReturnsOfJob
+
+NOT_TAKEN: Final = "not_taken"
+"""Why an item is dropped, in the ledger, and what the master is told of it."""
 
 TRIES: Final = 3
 """How often an item is told alone before it is asked whether the master takes anything."""
 
+REMEMBERED: Final = 8192
+"""Items of messages that were not confirmed."""
+
 
 class NotTaken:
-    """How much is told at once, and how often what stands first was not confirmed alone."""
+    """In how large a message each item may be told, and how often one was not confirmed alone."""
 
     def __init__(self) -> None:
-        self._most: dict[Stream, int] = {}
-        self._first: tuple[str, Stream, int] | None = None
-        self._tries = 0
+        self._most: OrderedDict[tuple[Stream, int], int] = OrderedDict()
+        self._tries: OrderedDict[tuple[str, Stream, int], int] = OrderedDict()
 
-    def most(self, stream: Stream) -> int:
-        """Items of a stream to tell in one message."""
-        return self._most.get(stream, CHUNK)
+    def most(self, stream: Stream, sequence: int) -> int:
+        """How many items a message may have that this one is in."""
+        return self._most.get((stream, sequence), CHUNK)
 
-    def confirmed(self, stream: Stream) -> None:
-        """The message was confirmed: the next one may be larger."""
-        self._most[stream] = min(CHUNK, self.most(stream) * 2)
+    def fit(self, stream: Stream, sequences: Sequence[int]) -> int:
+        """How many of these items, from the first on, go into one message."""
+        room = CHUNK
+        for count, sequence in enumerate(sequences):
+            room = min(room, self.most(stream, sequence))
+            if count >= room:
+                return count
+        return len(sequences)
 
-    def refused(self, master: str, stream: Stream, first: int, count: int) -> bool:
-        """A message of so many items was not confirmed; whether it is time to doubt the first, which stands alone."""
-        self._most[stream] = max(1, count // 2)
-        if count > 1:
+    def gone(self, stream: Stream, sequences: Sequence[int]) -> None:
+        """These items wait no longer."""
+        for sequence in sequences:
+            self._most.pop((stream, sequence), None)
+
+    def refused(self, master: str, stream: Stream, sequences: Sequence[int]) -> bool:
+        """A message of these items was not confirmed; whether it is time to doubt the one that stood alone."""
+        for sequence in sequences:
+            self._most[stream, sequence] = max(1, len(sequences) // 2)
+        while len(self._most) > REMEMBERED:
+            self._most.popitem(last=False)
+        if len(sequences) > 1:
             return False
-        if self._first != (master, stream, first):
-            self._first, self._tries = (master, stream, first), 0
-        self._tries += 1
-        return self._tries >= TRIES
+        alone = (master, stream, sequences[0])
+        self._tries[alone] = self._tries.pop(alone, 0) + 1
+        while len(self._tries) > REMEMBERED:
+            self._tries.popitem(last=False)
+        return self._tries[alone] >= TRIES
+
+
+def in_its_place(entry: ReturnsOfJob) -> ReturnsOfJob:
+    """Answers that say that those of the devices were not taken, with nothing in them that a device or a job said."""
+    said = {
+        device: DeviceAnswer(
+            f"{NOT_TAKEN}: the master did not take what this device returned",
+            retcode=answer.retcode or NOT_RUN_RETCODE,
+            success=False,
+        )
+        for device, answer in entry.answers.items()
+    }
+    return replace(entry, answers=said, load={})

@@ -20,28 +20,26 @@ from device_agent.protocol.messages import Item, Job, JobDefinition, OutcomeReco
 from device_agent.questions import Unanswered
 from gateway.jobs.seal import public
 from gateway.metrics import Metrics
-from gateway.salt.answers import Told, entries, event, load_of
+from gateway.salt.answers import Told, entries, load_of
 from gateway.salt.asked import ORIGIN
 from gateway.salt.away import AWAY_SECONDS, Away
 from gateway.salt.book import Ordered, SaltBook
 from gateway.salt.cursor import Cursor
-from gateway.salt.line import CHUNK_BYTES, Chunk, Line
-from gateway.salt.not_taken import NotTaken
+from gateway.salt.line import Chunk, Line
+from gateway.salt.not_taken import NOT_TAKEN, NotTaken, in_its_place
 from gateway.salt.pace import LINES, Pace
+from gateway.salt.posting import Posting
 from gateway.salt.remembered import Remembered
-from gateway.salt.scheduled import scheduled
 from gateway.spool.queue import Spool
 from gateway.store.reader import Reader
 from upstream.frames import Stream
-from upstream.salt.ports import ReturnsOfJob, SaltAbove
+from upstream.salt.channel import STALE
+from upstream.salt.ports import NotConfirmed, ReturnsOfJob, SaltAbove
 
 log = logging.getLogger(__name__)
 
 PROMPT: Final = 1000
 """Announcements and answers to probes that wait for one master."""
-
-NOT_TAKEN: Final = "not_taken"
-"""Why an event is dropped, in the ledger, and what the master is told of it."""
 
 PRUNE_SECONDS: Final = 3600.0
 NO_ANSWERS: Final = 2**62
@@ -70,9 +68,7 @@ class SaltSender(Part):
         self._reader = reader
         self._metrics = metrics
         self._clock = clock
-        self._gateway = gateway
         self._masters = masters
-        self._syndic_tags = syndic_tags
         self._lines: dict[str, Line] = {}
         self._paces: dict[str, Pace] = {}
         self._away = Away(clock, masters)
@@ -80,6 +76,7 @@ class SaltSender(Part):
         self._claimed: set[int] = set()
         self._posting = asyncio.Lock()
         self._not_taken = NotTaken()
+        self._posts = Posting(spool, metrics, self._not_taken, self._read, gateway=gateway, syndic_tags=syndic_tags)
         self._jobs = Remembered()
 
     async def open(self) -> None:
@@ -221,13 +218,41 @@ class SaltSender(Part):
             chunk.settled = not still
             return
         if chunk.records:
-            told = await self._told({record.jid for record in chunk.records}, master)
-            with line.paced(len(chunk.records), self._clock):
-                await line.above.returns(entries(chunk.records, told))
+            told = entries(chunk.records, await self._told({record.jid for record in chunk.records}, master))
+            try:
+                with line.paced(len(chunk.records), self._clock):
+                    await line.above.returns(told)
+            except (NotConfirmed, Refused) as no:
+                # Not where it was only late, or the line was lost.
+                doubted = self._not_taken.refused(master, "returns", chunk.told)
+                # What looks like an old session costs a sign-in each time: the next message waits as after a lost line.
+                at_once = not (isinstance(no, Refused) and no.reason in STALE)
+                if len(chunk.told) > 1 and at_once:
+                    self._metrics.add("salt_unconfirmed")
+                elif doubted:
+                    await self._let_go_of(chunk, told, line, master)
+                else:
+                    raise
+                return
             self._metrics.add("salt_answers_sent", len(chunk.records))
         answers = Counter(record.jid for record in chunk.records)
         await self._spool.confirm_items("returns", chunk.sequences, master, [self._book.kept.told(answers)])
+        self._not_taken.gone("returns", chunk.told)
         chunk.settled = True
+
+    async def _let_go_of(self, chunk: Chunk, told: Sequence[ReturnsOfJob], line: Line, master: str) -> None:
+        """The one answer of a message that the master does not take, once it takes another in its place."""
+        await line.above.returns([in_its_place(entry) for entry in told])
+        (record,), (sequence,) = chunk.records, chunk.told
+        log.error(
+            "an answer that a Salt master does not take is let go master=%s jid=%s device=%s outcome=%s",
+            master,
+            record.jid,
+            record.id,
+            record.outcome.value,
+        )
+        await self._spool.drop("returns", sequence, NOT_TAKEN, [self._book.kept.told({record.jid: 1})])
+        self._not_taken.gone("returns", chunk.told)
 
     async def _fill(self, chunk: Chunk, line: Line, master: str) -> None:
         """Claim the next items for this master that nobody else is being told."""
@@ -237,11 +262,18 @@ class SaltSender(Part):
             item = self._read(body)
             if not await self._is_for(item, master) or sequence in self._claimed:
                 continue
+            if isinstance(item, OutcomeRecord):
+                most = min(chunk.most, self._not_taken.most("returns", sequence))
+                if len(chunk.sequences) >= most:
+                    # It is told in a smaller message, and has been passed by now.
+                    line.cursor.rewind()
+                    break
+                chunk.most = most
+                chunk.told.append(sequence)
+                chunk.records.append(item)
             self._claimed.add(sequence)
             chunk.sequences.append(sequence)
             chunk.size += len(body)
-            if isinstance(item, OutcomeRecord):
-                chunk.records.append(item)
             if chunk.full():
                 break
 
@@ -324,47 +356,10 @@ class SaltSender(Part):
                     stream = await self._spool.next_stream({"returns": NO_ANSWERS})
                     if stream is not None and self._active == master and not line.leaving:
                         with line.telling():
-                            await self._post_some(line, master, stream)
+                            await self._posts.some(line.above, master, stream)
             if stream is None:
                 line.posted.set()
                 await news.wait()
-
-    async def _post_some(self, line: Line, master: str, stream: Stream) -> None:
-        rows = (await self._spool.read(stream, 0, CHUNK_BYTES))[: self._not_taken.most(stream)]
-        events, runs = [], []
-        for sequence, body in rows:
-            item = self._read(body)
-            mark = f"{self._spool.epoch}/{stream}/{sequence}"
-            if (run := scheduled(item, mark)) is not None:
-                runs.append(run)
-            elif item is not None:
-                events += event(item, mark=mark, gateway=self._gateway, twice=self._syndic_tags)
-        try:
-            if events:
-                await line.above.events(events)
-                self._metrics.add("salt_events_sent", len(events))
-            if runs:
-                await line.above.returns(runs)
-                self._metrics.add("salt_answers_sent", len(runs))
-        except (Unanswered, Refused):
-            doubted = self._not_taken.refused(master, stream, rows[0][0], len(rows))
-            if len(rows) > 1:
-                self._metrics.add("salt_unconfirmed")
-            elif doubted:
-                await self._let_go_of(line, master, stream, rows[0][0])
-            else:
-                raise
-            return
-        if rows:
-            self._not_taken.confirmed(stream)
-            await self._spool.confirm(stream, rows[-1][0], master)
-
-    async def _let_go_of(self, line: Line, master: str, stream: Stream, sequence: int) -> None:
-        """What the master does not take holds all behind it; but it is to blame only if the master takes something."""
-        mark = f"{self._spool.epoch}/{stream}/{sequence}"
-        await line.above.events([(f"outstation/{self._gateway}/{NOT_TAKEN}", {"event": mark})])
-        log.error("an item that a Salt master does not take is let go master=%s item=%s", master, mark)
-        await self._spool.drop(stream, sequence, NOT_TAKEN)
 
     # --- what wakes them -------------------------------------------------------------------------------------------
 

@@ -192,9 +192,12 @@ class Spool(Part):
         """
         await self._let_go(stream, [*ledger.delivered_items(stream, sequences, master), *beside])
 
-    async def drop(self, stream: Stream, sequence: int, reason: str) -> None:
-        """Nobody above takes this item: it is let go, and counted as dropped for this reason."""
-        await self._writer.commit(ledger.dropped(stream, sequence, reason))
+    async def drop(self, stream: Stream, sequence: int, reason: str, beside: Sequence[Statement] = ()) -> None:
+        """Nobody above takes this item: it is let go, and counted as dropped for this reason.
+
+        What stands ``beside`` is in the same commit.
+        """
+        await self._writer.commit([*ledger.dropped(stream, sequence, reason), *beside])
         await self._measure()
 
     async def waiting(self, stream: Stream, sequences: Sequence[int]) -> set[int]:

@@ -7,12 +7,13 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+from device_agent.errors import OutstationError
 from device_agent.questions import Unanswered
 from gateway.salt.sender import SaltSender
 from upstream.salt.above import confirmed
 from upstream.salt.channel import Channel
 from upstream.salt.order import SaltOrder, read_order
-from upstream.salt.ports import ReturnsOfJob
+from upstream.salt.ports import NotConfirmed, ReturnsOfJob
 from upstream.salt.wire import Packed
 
 
@@ -32,6 +33,14 @@ class SaltAboveDouble:
         self.reply: Any = None
         self.not_taken = ""
         """A message with an event of this tag is not confirmed."""
+        self.odd: Any = None
+        """A message with an answer that is this is not confirmed, if it is anything."""
+        self.refusal: OutstationError = NotConfirmed("the master does not confirm _syndic_return", found="''")
+        """What becomes of such a message."""
+        self.refused: list[int] = []
+        """How many answers each of those had."""
+        self.stores = True
+        """While it is not set, no answer is confirmed, and events are."""
         self.free = asyncio.Event()
         self.free.set()
 
@@ -41,6 +50,11 @@ class SaltAboveDouble:
             raise Unanswered("the master does not answer")
 
     async def returns(self, entries: Sequence[ReturnsOfJob]) -> None:
+        values = [answer.value for entry in entries for answer in entry.answers.values()]
+        if not self.stores or (self.odd is not None and self.odd in values):
+            self.refused.append(len(values))
+            await asyncio.sleep(0)
+            raise self.refusal
         self.told += entries
         await self._answer()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from device_agent.errors import Refused
 from device_agent.protocol.messages import Close, OutcomeRecord
 from device_agent.protocol.outcomes import Outcome
 from device_agent.questions import Unanswered
@@ -43,10 +44,10 @@ class Sending:
         await self.rooms.writer.commit(self.book.adding(order, "test.echo", master, ["cam-1"], self.clock.wall()))
         return jid
 
-    async def answered(self, jid: str, *devices: str) -> None:
+    async def answered(self, jid: str, *devices: str, value: object = "hello") -> None:
         records = [
             OutcomeRecord(
-                jid=jid, site="lisbon", id=device, fun="test.echo", outcome=Outcome.OK, value="hello", ended=1.0
+                jid=jid, site="lisbon", id=device, fun="test.echo", outcome=Outcome.OK, value=value, ended=1.0
             )
             for device in devices
         ]
@@ -54,16 +55,16 @@ class Sending:
         self.rooms.spool.added()
 
     async def not_answered(self, above: SaltAboveDouble) -> None:
-        """Linked to the first master until it does not answer."""
-        with pytest.raises(Unanswered):
+        """Linked to the first master until it does not answer, or says no."""
+        with pytest.raises((Unanswered, Refused)):
             await self.sender.run(above, ONE)
 
     async def emptied(self) -> bool:
         return await self.rooms.spool.pending() == 0
 
-    async def dropped(self) -> dict[str, int]:
-        """Of the events."""
-        return next(entry.dropped for entry in await self.rooms.spool.entries() if entry.name == "events")
+    async def dropped(self, name: str = "events") -> dict[str, int]:
+        """Of this class, by reason."""
+        return next(entry.dropped for entry in await self.rooms.spool.entries() if entry.name == name)
 
     async def ledger(self) -> tuple[int, int]:
         """Of the answers: how many were accepted, and how many are delivered."""

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from device_agent.questions import Unanswered
 from upstream.salt.channel import Channel
-from upstream.salt.ports import DeviceAnswer, ReturnsOfJob
+from upstream.salt.ports import DeviceAnswer, NotConfirmed, ReturnsOfJob
 from upstream.salt.terms import SaltRules
 from upstream.salt.wire import Packed
 
@@ -24,12 +24,12 @@ SHOWN: Final = 80
 
 
 def confirmed(cmd: str, reply: Any) -> None:
-    """Nil is a master's word that it has what it was told. Raises ``Unanswered`` for all else.
+    """Nil is a master's word that it has what it was told. Raises ``NotConfirmed`` for all else.
 
     A master on which something fails, as with a full disk, answers the same request with an empty text.
     """
     if reply is not None:
-        raise Unanswered(f"the master does not confirm {cmd}", found=repr(reply)[:SHOWN], allowed="nil")
+        raise NotConfirmed(f"the master does not confirm {cmd}", found=repr(reply)[:SHOWN], allowed="nil")
 
 
 class Above:

@@ -9,8 +9,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from device_agent.questions import Unanswered
 from upstream.salt.order import SaltOrder
 from upstream.salt.wire import Packed
+
+
+class NotConfirmed(Unanswered):
+    """The master has answered, and does not say that it has what it was told."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,8 @@ class SaltAbove(Protocol):
     """What the link to one master offers while it is connected.
 
     Each call returns when the master has answered. Each raises ``Unanswered`` when it does not answer in time or the
-    link is lost (the master may have taken it all the same: send it again), and ``Refused`` when it says no.
+    link is lost (the master may have taken it all the same: send it again), ``NotConfirmed`` among these when it has
+    answered with something else, and ``Refused`` when it says no.
     """
 
     async def announce(self, jid: str, ids: Sequence[str]) -> None:

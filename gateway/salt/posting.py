@@ -1,0 +1,88 @@
+"""Events, telemetry and the audit of the spool on a Salt master's bus, and what it does not take of them let go."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from device_agent.errors import Refused
+from device_agent.protocol.messages import Item
+from device_agent.questions import Unanswered
+from gateway.metrics import Metrics
+from gateway.salt.answers import event
+from gateway.salt.line import CHUNK_BYTES
+from gateway.salt.not_taken import NOT_TAKEN, NotTaken, in_its_place
+from gateway.salt.scheduled import scheduled
+from gateway.spool.queue import Spool
+from upstream.frames import Stream
+from upstream.salt.ports import ReturnsOfJob, SaltAbove
+
+log = logging.getLogger(__name__)
+
+
+class Posting:
+    """Tells the active master one message after another."""
+
+    def __init__(
+        self,
+        spool: Spool,
+        metrics: Metrics,
+        not_taken: NotTaken,
+        read: Callable[[bytes], Item | None],
+        *,
+        gateway: str,
+        syndic_tags: bool,
+    ) -> None:
+        self._spool = spool
+        self._metrics = metrics
+        self._not_taken = not_taken
+        self._read = read
+        self._gateway = gateway
+        self._syndic_tags = syndic_tags
+
+    async def some(self, above: SaltAbove, master: str, stream: Stream) -> None:
+        """Tell what stands first in a stream. Raises ``Unanswered`` and ``Refused``, and it is told again later."""
+        rows = await self._spool.read(stream, 0, CHUNK_BYTES)
+        rows = rows[: self._not_taken.fit(stream, [sequence for sequence, _ in rows])]
+        sequences = [sequence for sequence, _ in rows]
+        events, runs = [], []
+        for sequence, body in rows:
+            item = self._read(body)
+            mark = f"{self._spool.epoch}/{stream}/{sequence}"
+            if (run := scheduled(item, mark)) is not None:
+                runs.append(run)
+            elif item is not None:
+                events += event(item, mark=mark, gateway=self._gateway, twice=self._syndic_tags)
+        try:
+            if events:
+                await above.events(events)
+                self._metrics.add("salt_events_sent", len(events))
+            if runs:
+                await above.returns(runs)
+                self._metrics.add("salt_answers_sent", len(runs))
+        except (Unanswered, Refused):
+            doubted = self._not_taken.refused(master, stream, sequences)
+            if len(rows) > 1:
+                self._metrics.add("salt_unconfirmed")
+            elif doubted:
+                await self._let_go_of(above, master, stream, sequences[0], runs)
+            else:
+                raise
+            return
+        if rows:
+            await self._spool.confirm(stream, sequences[-1], master)
+            self._not_taken.gone(stream, sequences)
+
+    async def _let_go_of(
+        self, above: SaltAbove, master: str, stream: Stream, sequence: int, runs: list[ReturnsOfJob]
+    ) -> None:
+        """What the master does not take holds all behind it; but it is to blame only if the master takes something."""
+        mark = f"{self._spool.epoch}/{stream}/{sequence}"
+        if runs:
+            # A master with a full disk takes events, and stores no answer.
+            await above.returns([in_its_place(run) for run in runs])
+        else:
+            await above.events([(f"outstation/{self._gateway}/{NOT_TAKEN}", {"event": mark})])
+        log.error("an item that a Salt master does not take is let go master=%s item=%s", master, mark)
+        await self._spool.drop(stream, sequence, NOT_TAKEN)
+        self._not_taken.gone(stream, [sequence])
