@@ -13,6 +13,8 @@ from upstream.curve import ZAP_DOMAIN, CurveKeys
 def bound_router(context: zmq.asyncio.Context, keys: CurveKeys, listen: str) -> zmq.asyncio.Socket:
     """A ROUTER that listens with these keys, takes no frame over the bound and notices dead lines.
 
+    Of how many frames a message is libzmq bounds not (docs/trust.md, limits).
+
     Raises ``ConfigInvalid`` when the address cannot be used.
     """
     socket = context.socket(zmq.ROUTER)

@@ -19,7 +19,16 @@ SIGNALS = (
     ("SIGTERM, SIGINT", "stop in order: what is under way is finished, for a bounded time; a second one cuts it short"),
     ("SIGHUP", "read the settings anew; what of them waits for the next start is named in the log"),
 )
-KEPT = ("Restart", "RestartPreventExitStatus", "WatchdogSec", "TimeoutStopSec", "User", "StateDirectory", "MemoryMax")
+KEPT = (
+    "Restart",
+    "RestartPreventExitStatus",
+    "WatchdogSec",
+    "TimeoutStopSec",
+    "User",
+    "StateDirectory",
+    "MemoryMax",
+    "MemorySwapMax",
+)
 
 
 def pages(units: Path) -> Iterator[Page]:

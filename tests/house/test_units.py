@@ -51,6 +51,15 @@ def test_a_unit_does_not_restart_when_its_settings_are_wrong(path: Path) -> None
     assert str(EXIT_CONFIG) in settings["RestartPreventExitStatus"].split()
 
 
+@pytest.mark.parametrize("path", [path for path in UNITS if role(path) in STATIONS], ids=role)
+def test_a_station_whose_memory_a_stranger_fills_is_ended_by_its_own_limits(path: Path) -> None:
+    settings = service(path)
+    assert settings["MemoryMax"] == "2G"
+    assert settings["MemorySwapMax"] == "256M", "or it goes on into all swap that there is"
+    # One that the kernel ended is started again: Restart= is above.
+    assert settings["OOMPolicy"] == "continue"
+
+
 @pytest.mark.parametrize("path", UNITS, ids=role)
 def test_a_unit_that_fails_waits_longer_and_longer(path: Path) -> None:
     settings = service(path)
