@@ -4,6 +4,8 @@
 
 One master with its usual settings, and three who answer it: a gateway with a real broker and simulated devices; a
 syndic that answers at once and does nothing else; a deltaproxy of Salt with devices of the kind dummy.
+
+It says whether each aim is met, and fails for answers that are missing, not for an aim that is missed.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from typing import IO, Any
 
 from gateway.bench.group_usage import group_usage
 from tests.peers import salt_bare, salt_daemon, salt_delta
+from tests.peers.salt_aims import DELTAPROXY, Aim, aims, missing
 from tests.peers.salt_ear import LISTENS
 from tests.peers.salt_master import SaltMaster
 from tests.peers.salt_release import FOLDER, NEWEST, PROGRAM
@@ -233,7 +236,7 @@ def measure(devices: int, proxies: Sequence[int], repeat: int) -> dict[str, Cont
         found = in_turns(bed, devices, repeat)
         for count in proxies:
             try:
-                found[f"deltaproxy {count}"] = of_deltaproxy(bed, programs, count, repeat)
+                found[f"{DELTAPROXY} {count}"] = of_deltaproxy(bed, programs, count, repeat)
             except (Unfit, AssertionError) as error:
                 sys.stderr.write(f"deltaproxy with {count} devices: {str(error)[:2000]}\n")
                 break
@@ -241,7 +244,7 @@ def measure(devices: int, proxies: Sequence[int], repeat: int) -> dict[str, Cont
 
 
 def main() -> None:
-    """Measure, and print."""
+    """Measure, print, and say whether the aims are met."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--devices", type=int, default=1000, metavar="N")
     parser.add_argument("--proxies", default="25", metavar="N[,N...]", help="devices of a deltaproxy; empty: none")
@@ -256,7 +259,11 @@ def main() -> None:
         found = measure(typed.devices, proxies, typed.repeat)
     except Unfit as why:
         sys.exit(f"no figures: {why}")
-    sys.stdout.write((as_json if typed.json else table)(found) + "\n")
+    held = aims(found)
+    said = [as_json(found), *(aim.as_json() for aim in held)] if typed.json else [table(found), *map(Aim.words, held)]
+    sys.stdout.write("\n".join(said) + "\n")
+    if lacking := missing(found, proxies):
+        sys.exit(f"answers are missing: {'; '.join(lacking)}")
 
 
 if __name__ == "__main__":
