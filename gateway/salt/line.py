@@ -18,6 +18,9 @@ from upstream.salt.ports import ReturnsOfJob, SaltAbove
 log = logging.getLogger(__name__)
 
 CHUNK_BYTES: Final = 1024 * 1024
+PROMPT: Final = 1000
+"""Announcements that wait for one master, and as many answers to probes."""
+
 LEAVE_SECONDS: Final = 60.0
 """What is on its way to a master is not waited for longer than that, when something else was not answered."""
 
@@ -28,8 +31,10 @@ class Line:
 
     above: SaltAbove
     cursor: Cursor
-    prompt: asyncio.Queue[ReturnsOfJob | tuple[str, Sequence[str]]]
     pace: Pace = field(default_factory=Pace)
+    announcements: asyncio.Queue[tuple[str, Sequence[str]]] = field(default_factory=lambda: asyncio.Queue(PROMPT))
+    prompt: asyncio.Queue[ReturnsOfJob] = field(default_factory=lambda: asyncio.Queue(PROMPT))
+    """Answers that nobody needs later. A master stores them like all others, so no announcement waits behind one."""
     wider: asyncio.Event = field(default_factory=asyncio.Event)
     """More messages may be on their way at once than before."""
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -60,6 +65,20 @@ class Line:
             self.on_its_way -= 1
             if not self.on_its_way:
                 self.idle.set()
+
+    async def announce(self) -> None:
+        """Say whose answers to wait for, as soon as it is known."""
+        while True:
+            jid, ids = await self.announcements.get()
+            with self.telling():
+                await self.above.announce(jid, ids)
+
+    async def answer_at_once(self) -> None:
+        """Tell the answers that nobody needs later."""
+        while True:
+            entry = await self.prompt.get()
+            with self.telling():
+                await self.above.returns([entry])
 
     @contextmanager
     def paced(self, answers: int, clock: Clock) -> Iterator[None]:

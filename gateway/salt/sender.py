@@ -38,9 +38,6 @@ from upstream.salt.ports import NotConfirmed, ReturnsOfJob, SaltAbove
 
 log = logging.getLogger(__name__)
 
-PROMPT: Final = 1000
-"""Announcements and answers to probes that wait for one master."""
-
 PRUNE_SECONDS: Final = 3600.0
 NO_ANSWERS: Final = 2**62
 """Beyond every sequence: answers have a cursor of their own."""
@@ -103,13 +100,14 @@ class SaltSender(Part):
 
     async def _run(self, above: SaltAbove, master: str) -> None:
         newest = await self._spool.newest("returns")
-        line = Line(above, Cursor("returns", newest), asyncio.Queue(PROMPT), self._paces.setdefault(master, Pace()))
+        line = Line(above, Cursor("returns", newest), self._paces.setdefault(master, Pace()))
         self._lines[master] = line
         self._away.here(master)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._lane(line, self._announce_open(line, master)), name=f"salt/{master}/open")
-                group.create_task(self._lane(line, self._prompt(line)), name=f"salt/{master}/prompt")
+                group.create_task(self._lane(line, line.announce()), name=f"salt/{master}/announce")
+                group.create_task(self._lane(line, line.answer_at_once()), name=f"salt/{master}/prompt")
                 group.create_task(self._lane(line, self._post(line, master)), name=f"salt/{master}/post")
                 for number in range(LINES):
                     name = f"salt/{master}/answer-{number}"
@@ -118,7 +116,7 @@ class SaltSender(Part):
             # What ended first is why; the others were cancelled for it.
             raise group.exceptions[0] from None
         finally:
-            self._metrics.add("salt_prompt_dropped", line.prompt.qsize())
+            self._metrics.add("salt_prompt_dropped", line.announcements.qsize() + line.prompt.qsize())
             if self._lines.get(master) is line:
                 del self._lines[master]
                 self._away.gone(master)
@@ -156,18 +154,18 @@ class SaltSender(Part):
 
     def announce(self, master: str, jid: str, ids: Sequence[str]) -> None:
         """Say whose answers to wait for. When the master is not there it is said as soon as it is, from the book."""
-        self._at_once(master, (jid, ids))
+        self._at_once(master, lambda line: line.announcements.put_nowait((jid, ids)))
 
     def tell(self, master: str, entry: ReturnsOfJob) -> None:
         """An answer that nobody needs later."""
-        self._at_once(master, entry)
+        self._at_once(master, lambda line: line.prompt.put_nowait(entry))
 
-    def _at_once(self, master: str, what: ReturnsOfJob | tuple[str, Sequence[str]]) -> None:
+    def _at_once(self, master: str, put: Callable[[Line], None]) -> None:
         line = self._lines.get(master)
         try:
             if line is None or line.leaving:
                 raise asyncio.QueueFull
-            line.prompt.put_nowait(what)
+            put(line)
         except asyncio.QueueFull:
             self._metrics.add("salt_prompt_dropped")
 
@@ -178,15 +176,6 @@ class SaltSender(Part):
                 return
             with line.telling():
                 await line.above.announce(jid, ids)
-
-    async def _prompt(self, line: Line) -> None:
-        while True:
-            what = await line.prompt.get()
-            with line.telling():
-                if isinstance(what, ReturnsOfJob):
-                    await line.above.returns([what])
-                else:
-                    await line.above.announce(*what)
 
     # --- answers ---------------------------------------------------------------------------------------------------
 

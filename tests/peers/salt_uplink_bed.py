@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from device_agent.clock import Clock
 from tests.peers.salt_sockets import KeptOrders, PlayedMaster, QuietFeed, SaltRefusals, SerialsInMemory
 from tests.peers.waiting import until
+from upstream.salt.ports import Feed
 from upstream.salt.terms import SaltRules
 from upstream.salt.uplink import SaltUplink
 
@@ -32,14 +33,16 @@ class SaltBed:
         self.clock = Clock()
         self.serials = SerialsInMemory()
 
-    def uplink(self, *masters: Listening, rules: SaltRules = RULES, **more: Any) -> SaltUplink:
+    def uplink(
+        self, *masters: Listening, rules: SaltRules = RULES, feed: Feed | None = None, **more: Any
+    ) -> SaltUplink:
         self.up = SaltUplink(
             rules=rules,
             masters=[master.address for master in masters],
             keys_dir=self.keys_dir,
             serials=self.serials,
             orders=self.orders,
-            feed=self.feed,
+            feed=feed or self.feed,
             refusals=self.refusals,
             clock=self.clock,
             **more,
