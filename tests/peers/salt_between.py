@@ -12,6 +12,7 @@ from tests.peers.salt_master import SaltMaster
 
 LOOPBACK = "tcp://127.0.0.1"
 SAYS = "inproc://says"
+SUBSCRIBES = b"\x01"
 MESSAGES = 1000
 """Of those kept, the newest."""
 
@@ -25,6 +26,8 @@ class SaltBetween:
         self.published: list[list[bytes]] = []
         """What the master has published since."""
         self.replied: list[bytes] = []
+        self.subscribed = 0
+        """How often somebody has said that he wants to hear something: as often again over each new line."""
         self._context = zmq.Context()
         self._asked = self._context.socket(zmq.ROUTER)
         self._asks: dict[bytes, zmq.Socket[bytes]] = {}
@@ -70,7 +73,9 @@ class SaltBetween:
                 self.published = [*self.published[-MESSAGES:], frames]
                 self._publishes.send_multipart(frames)
             if self._publishes in ready:
-                self._hears.send_multipart(self._publishes.recv_multipart())
+                frames = self._publishes.recv_multipart()
+                self.subscribed += frames[0].startswith(SUBSCRIBES)
+                self._hears.send_multipart(frames)
 
     def _reply(self, client: bytes, empty: bytes, reply: bytes) -> None:
         self.replied = [*self.replied[-MESSAGES:], reply]

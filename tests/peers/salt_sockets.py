@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -13,6 +14,7 @@ import zmq.asyncio
 from device_agent.errors import Refused, StationFailed
 from device_agent.parts import Part
 from tests.peers.salt_double import SaltDouble
+from tests.peers.waiting import until
 from upstream.salt import wire
 from upstream.salt.order import SaltOrder
 from upstream.salt.ports import SaltAbove
@@ -64,6 +66,19 @@ class PlayedMaster(Part):
             heard: set[bytes] = set()
             while not heard >= {b"\x01broadcast", b"\x01syndic", b"\x01\x84"}:
                 heard.add(await self._publisher.recv())
+
+    async def publishes_anew(self) -> None:
+        """Close the line to whoever listens, and listen for them again at the same place."""
+        self._publisher.close(linger=0)
+        self._publisher = self._context.socket(zmq.XPUB)
+
+        def bound() -> bool:
+            with contextlib.suppress(zmq.ZMQError):
+                self._publisher.bind(f"tcp://{LOOPBACK}:{self.double.publish_port}")
+                return True
+            return False
+
+        await until(bound, what="the port is free again")
 
     async def send(self, *frames: bytes) -> None:
         """Publish these bytes."""

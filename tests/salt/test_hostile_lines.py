@@ -13,10 +13,11 @@ from tests.peers.salt_master import SaltMaster
 from tests.peers.salt_site import NAME, SaltSite, salt_site
 from tests.peers.salt_sockets import ping
 from upstream.salt import wire
-from upstream.salt.publishes import PUBLISH_BYTES
+from upstream.salt.publishes import PUBLISH_BYTES, SUBSCRIPTIONS
 from upstream.salt.subscription import MESSAGE_CEILING_BYTES
 
 DEVICES = 3
+LINE_DOWN = "the line of a salt master's publishes is down"
 
 
 @pytest.fixture(scope="module")
@@ -87,20 +88,25 @@ def test_a_hostile_publish_is_counted_and_the_next_order_taken(
 ) -> None:
     make, reason = PUBLISHES[kind]
     site.answered(master)
-    before = refused(site)
+    before, subscribed = refused(site), line.subscribed
     line.say(*line.published[-1][:-1], make(line.published[-1][-1]))
     counted(site, reason, before)
     site.answered(master)
     assert site.links()[line.address]["state"] == "connected"
+    assert line.subscribed == subscribed, "the next order came over the same line"
 
 
 def test_a_publish_beyond_all_bounds_costs_the_line_for_a_moment(
     site: SaltSite, line: SaltBetween, master: SaltMaster
 ) -> None:
+    """Of such a one nothing is taken in: the line over which it comes is dropped, which is said, and dialled again."""
     site.answered(master)
+    before, subscribed = site.system.log(NAME).count(LINE_DOWN), line.subscribed
     line.say(large(2 * MESSAGE_CEILING_BYTES))
-    master.until(lambda: master.salt("cam-00001", "test.ping").each, "the gateway hears the master again")
+    site.system.until(lambda: site.system.log(NAME).count(LINE_DOWN) > before, "the log says that the line is down")
+    site.system.until(lambda: line.subscribed >= subscribed + len(SUBSCRIPTIONS), "the gateway listens again")
     site.answered(master)
+    assert site.links()[line.address]["state"] == "connected"
 
 
 def is_sign_in(reply: bytes) -> bool:

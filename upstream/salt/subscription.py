@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Final
@@ -17,6 +18,8 @@ from device_agent.questions import Unanswered
 from upstream.dealer import LinkLost
 from upstream.salt.channel import dialled, opened
 from upstream.salt.publishes import PUBLISH_BYTES, SUBSCRIPTIONS
+
+log = logging.getLogger(__name__)
 
 CONNECT_SECONDS: Final = 10.0
 RECONNECT_MILLISECONDS: Final = 500
@@ -32,7 +35,10 @@ FRAMES: Final = 2
 """A topic, where the master filters, and the publish."""
 
 MESSAGE_CEILING_BYTES: Final = PUBLISH_BYTES + 64 * 1024
-"""Over this libzmq drops the line and dials again; between the two we refuse and count."""
+"""Over this libzmq drops the line, and we dial again; between the two we refuse and count."""
+
+REDIAL_SECONDS: Final = 1.0
+"""libzmq says within a moment whether it will dial again itself."""
 
 
 class Subscription:
@@ -50,7 +56,7 @@ class Subscription:
         self._socket.reconnect_ivl_max = RECONNECT_CEILING_MILLISECONDS
         for beginning in SUBSCRIPTIONS:
             self._socket.subscribe(beginning)
-        events = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
+        events = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED | zmq.EVENT_CONNECT_RETRIED
         try:
             self._monitor: zmq.asyncio.Socket = self._socket.get_monitor_socket(events)
         except zmq.ZMQError as error:
@@ -60,13 +66,35 @@ class Subscription:
 
     async def watch(self, lost: Callable[[], None]) -> None:
         """Know whether the line is up, until cancelled; ``lost`` is called when it goes down."""
+        dropped = False
         while True:
-            message = await recv_monitor_message(self._monitor)
-            self.connected = message["event"] == zmq.EVENT_HANDSHAKE_SUCCEEDED
-            if self.connected:
+            try:
+                async with asyncio.timeout(REDIAL_SECONDS if dropped else None):
+                    event = (await recv_monitor_message(self._monitor))["event"]
+            except TimeoutError:
+                dropped = False
+                self._dial_again()
+                continue
+            dropped = event == zmq.EVENT_DISCONNECTED
+            if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+                self.connected = True
                 self._up.set()
-            else:
+            elif dropped:
+                self.connected = False
+                log.info(
+                    "the line of a salt master's publishes is down and is dialled again endpoint=%s: that end has"
+                    " closed it, or a message was larger than %d bytes",
+                    self._endpoint,
+                    MESSAGE_CEILING_BYTES,
+                )
                 lost()
+
+    def _dial_again(self) -> None:
+        """After a message that breaks its rules libzmq leaves it to us; after all else it does so itself, at once."""
+        with contextlib.suppress(zmq.ZMQError):
+            self._socket.disconnect(self._endpoint)
+        with contextlib.suppress(zmq.ZMQError):
+            self._socket.connect(self._endpoint)
 
     async def heard(self) -> None:
         """Return when the line is up for the first time. Raises ``LinkLost``."""
