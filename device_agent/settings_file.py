@@ -130,6 +130,11 @@ def _near(text: str, mark: yaml.Mark) -> str:
     return text[mark.index : mark.index + 12].partition("\n")[0] if mark.index < len(text) else "<end of file>"
 
 
+def made_readable(file: Path) -> str:
+    """What lets this process read a file that may have secrets in it: its group, and not everybody."""
+    return f"sudo chgrp {_group()} {file}; sudo chmod g+r {file}; ls -ld {file.parent} shows who may look there"
+
+
 def _group() -> str:
     """The group of this process, by its number where it has no name."""
     try:
@@ -145,9 +150,9 @@ def _text(file: Path) -> str:
     except FileNotFoundError:
         raise ConfigInvalid("there is no such settings file", where=str(file), hint=f"ls -l {file.parent}") from None
     except PermissionError as error:
-        # Not for everybody: settings may have passwords in them.
-        hint = f"sudo chgrp {_group()} {file}; sudo chmod g+r {file}; ls -ld {file.parent} shows who may look there"
-        raise ConfigInvalid(f"the settings file cannot be read: {error.strerror}", where=str(file), hint=hint) from None
+        raise ConfigInvalid(
+            f"the settings file cannot be read: {error.strerror}", where=str(file), hint=made_readable(file)
+        ) from None
     except OSError as error:
         raise ConfigInvalid(
             f"the settings file cannot be read: {error.strerror}", where=str(file), hint=f"ls -ld {file}"

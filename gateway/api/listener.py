@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import ssl
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -13,6 +14,7 @@ from typing import Any
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from device_agent.errors import ConfigInvalid
+from device_agent.settings_file import made_readable
 
 _quiet = logging.getLogger("gateway.api.port")
 _quiet.setLevel(logging.ERROR)
@@ -60,7 +62,7 @@ class Listen:
                 where="api.certificate, api.key",
                 found=f"{self.certificate}, {self.key}: {getattr(error, 'reason', None) or error}",
                 allowed="a certificate chain and its key without a password, both PEM, readable by this user",
-                hint=f"openssl x509 -noout -subject -dates -in {self.certificate}",
+                hint=_mend(Path(self.certificate), Path(self.key)),
             ) from None
 
     def settings(self) -> dict[str, Any]:
@@ -68,6 +70,14 @@ class Listen:
         if self.certificate is None or self.key is None:
             return {}
         return {"ssl_certfile": self.certificate, "ssl_keyfile": self.key}
+
+
+def _mend(certificate: Path, key: Path) -> str:
+    """What to type about a certificate and its key that cannot be used."""
+    for file in (certificate, key):
+        if not os.access(file, os.R_OK):
+            return made_readable(file) if os.access(file, os.F_OK) else f"sudo ls -l {file}"
+    return f"openssl x509 -noout -subject -dates -in {certificate}; openssl pkey -noout -check -in {key}"
 
 
 def is_loopback(host: str) -> bool:
