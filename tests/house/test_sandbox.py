@@ -12,7 +12,7 @@ import pytest
 from tests.house.tree import ROOT
 
 ANALYZE = shutil.which("systemd-analyze")
-SERVICES = sorted(path for path in (ROOT / "systemd").glob("*.service"))
+UNITS = sorted(path for kind in ("service", "timer") for path in (ROOT / "systemd").glob(f"*.{kind}"))
 MOST_EXPOSURE = 2.0
 """Of 10. The agent manages its device as root, and has a profile of its own (docs/agent.md)."""
 
@@ -37,7 +37,7 @@ def test_a_unit_reaches_little_of_its_machine(role: str) -> None:
 
 def test_systemd_finds_no_mistake_in_any_unit(tmp_path: Path) -> None:
     copies = []
-    for unit in SERVICES:
+    for unit in UNITS:
         # The programs are there once the package is; what is looked at here is everything else.
         text = re.sub(r"^(Exec\w+=)\S+", r"\1/bin/true", unit.read_text(encoding="utf-8"), flags=re.MULTILINE)
         copies.append(tmp_path / unit.name)
