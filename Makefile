@@ -74,7 +74,7 @@ fuzz: $(READY) ## feed every reader of others' bytes for two minutes; what break
 chaos: $(READY) ## break a whole system for 15 minutes and count what is lost; as root (CHAOS_ARGS="--minutes 2 --faults 10 --seed 7")
 	@$(BIN)/python -m tests.chaos $(CHAOS_ARGS)
 
-appliance: setup ## boot machines and try the packages on them: 40 minutes, as root (PYTEST_ARGS="-m short": 5)
+appliance: setup ## boot machines and try the packages on them: 40 minutes, as root (PYTEST_ARGS="-m short": 8)
 	@packaging/appliance-packages
 	@$(MAKE) -s deb FAST=1 && $(MAKE) -s deb FAST=1 VERSION=0.0.1
 	@OUTSTATION_APPLIANCE=1 $(BIN)/pytest tests/appliance $(PYTEST_ARGS)
