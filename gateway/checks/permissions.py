@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
+from gateway.checks import open_secrets
 from gateway.checks.box import Box, user_name
 from gateway.checks.finding import Facts, Finding
 
@@ -53,6 +54,7 @@ async def check(facts: Facts) -> list[Finding]:
 def at_rest(box: Box) -> list[Finding]:
     """The same without a station."""
     found = [_finding(box, kind, faults) for kind, faults in _by_kind(faults_of(box)).items()]
+    found += open_secrets.look(box)
     return found or [Finding(check="permissions", severity="ok", finding=f"{box.state_dir} is its owner's alone")]
 
 
@@ -98,7 +100,8 @@ def _entries(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
 
 def of_config(box: Box) -> list[Finding]:
     """A finding about the settings file alone, whose path a running station does not know."""
-    return [_finding(box, kind, faults) for kind, faults in _by_kind([*_writable(box.config, box.owner())]).items()]
+    found = [_finding(box, kind, faults) for kind, faults in _by_kind([*_writable(box.config, box.owner())]).items()]
+    return [*found, *open_secrets.look(box)]
 
 
 def _settings(box: Box) -> Iterator[Fault]:

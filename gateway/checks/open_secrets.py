@@ -1,0 +1,75 @@
+"""Is there a secret in settings that everybody on the machine may read? The package's own files may be read so."""
+
+from __future__ import annotations
+
+import re
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from device_agent.errors import ConfigInvalid
+from device_agent.settings_file import Items, Scalar, Section, Tree, read_file
+from gateway.checks.box import Box, user_name
+from gateway.checks.finding import Finding
+
+SECRET: Final = re.compile(r"(password|passwd|passphrase|secret|token|api_?key|authorization)$", re.IGNORECASE)
+NO_SECRET: Final = re.compile(r"/|\s*$")
+"""How a value begins that only says where the secret is, or says nothing."""
+
+NAMED: Final = 4
+
+
+def look(box: Box) -> list[Finding]:
+    """One finding for all files, or none. Nothing of it is mended unasked: the station must still read them."""
+    found = {file: names for file in _files(box.config) if (names := _secrets(file))}
+    if not found:
+        return []
+    group = user_name(box.owner())
+    return [
+        Finding(
+            check="permissions",
+            severity="warning",
+            finding="everybody on this machine may read settings with secrets in them: "
+            + "; ".join(f"{file} ({', '.join(names[:NAMED])})" for file, names in found.items()),
+            meaning="who has an account here can use them elsewhere; root and the station are all who need them",
+            fix="; ".join(f"sudo chgrp {group} {file} && sudo chmod 640 {file}" for file in found),
+            about="secrets",
+        )
+    ]
+
+
+def _files(config: Path | None) -> list[Path]:
+    """The settings file and its pieces, as far as everybody may read them."""
+    if config is None:
+        return []
+    try:
+        pieces = sorted(config.with_name(f"{config.stem}.d").glob("*.yaml"))
+        return [file for file in (config, *pieces) if file.stat().st_mode & stat.S_IROTH]
+    except OSError:
+        # That it is not there says whoever reads it.
+        return []
+
+
+def _secrets(file: Path) -> list[str]:
+    """The keys in a file whose values are secrets."""
+    try:
+        return list(dict.fromkeys(_named(read_file(file), "")))
+    except ConfigInvalid:
+        # What is wrong with it is said by the check of the settings.
+        return []
+
+
+def _named(tree: Tree, name: str) -> Iterator[str]:
+    if isinstance(tree, Section):
+        for key, value in tree.entries.items():
+            yield from _named(value, f"{name}.{key}" if name else key)
+    elif isinstance(tree, Items):
+        for item in tree.items:
+            yield from _named(item, name)
+    elif _is_secret(name, tree):
+        yield name
+
+
+def _is_secret(name: str, value: Scalar) -> bool:
+    return bool(SECRET.search(name)) and value.kind not in ("null", "bool") and not NO_SECRET.match(value.text)
