@@ -24,6 +24,7 @@ from device_agent.outbox import JournalUnavailable
 from device_agent.protocol import limits
 from device_agent.protocol.device_events import PAGE_BYTES, PAGE_EVENTS, Fired, Page
 from device_agent.protocol.messages import decode_stored
+from device_agent.state_folder import mended
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +98,7 @@ class EventFile:
             raise JournalUnavailable(
                 f"the events that wait cannot be opened: {error.strerror or error}",
                 where=str(self._path),
-                hint="the directory must exist and be writable for the agent's user",
+                hint=mended(error, self._path.parent),
             ) from error
         if aside is not None:
             log.error("the file of events was damaged: set aside as %s, %d kept", aside, len(self._waiting))

@@ -26,6 +26,7 @@ from device_agent.outbox import Entry, JournalUnavailable, Memory, Record, Resta
 from device_agent.protocol import limits
 from device_agent.protocol.messages import encode
 from device_agent.sequence import RESERVED
+from device_agent.state_folder import mended
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +76,7 @@ class FileJournal:
             raise JournalUnavailable(
                 f"the journal cannot be opened: {error.strerror or error}",
                 where=str(self._path),
-                hint="the directory must exist and be writable for the agent's user",
+                hint=mended(error, self._path.parent),
             ) from error
         if not self._memory.sequence.outbox:
             self._memory.renew(secrets.token_bytes(limits.OUTBOX_BYTES))

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from pathlib import Path
 from typing import Final
 
 from device_agent.errors import ConfigInvalid
+from device_agent.outbox import JournalUnavailable
 
 LOCK: Final = "lock"
+FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+"""No room, or no more places for files."""
 
 
 class StateFolder:
@@ -20,7 +24,11 @@ class StateFolder:
         self._lock = -1
 
     def take(self) -> None:
-        """Make it where it is missing. Raises ``ConfigInvalid`` when it cannot be used, or another process has it."""
+        """Make it where it is missing.
+
+        Raises ``ConfigInvalid`` when it cannot be used, or another process has it, and ``JournalUnavailable`` when the
+        disk is full: that is no matter of settings, and the next start may find room.
+        """
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -33,11 +41,16 @@ class StateFolder:
                 hint="stop the other agent, or give this one a directory of its own",
             ) from None
         except OSError as error:
+            if error.errno in FULL:
+                raise JournalUnavailable(
+                    "the disk is full", where=str(self.path), found=error.strerror, hint=mended(error, self.path)
+                ) from error
             raise ConfigInvalid(
                 f"the state directory cannot be used: {error.strerror or error}",
                 where="state_dir",
                 found=str(self.path),
                 allowed="a directory this user may write",
+                hint=mended(error, self.path),
             ) from error
 
     def release(self) -> None:
@@ -45,3 +58,10 @@ class StateFolder:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
+
+
+def mended(error: OSError, folder: Path) -> str:
+    """What to type about a file of the folder that cannot be used."""
+    if error.errno in FULL:
+        return f"make room: df -h {folder}; df -i {folder}"
+    return f"ls -ld {folder.parent} {folder}; the agent must be able to write there, or set state_dir: in the settings"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import os
-import re
 import shutil
 import socket
 import sqlite3
@@ -18,7 +17,6 @@ import pytest
 from device_agent.protocol.limits import CERTIFICATE_DAYS
 from gateway.broker.start import find_mosquitto
 from gateway.fleet.rehearsed import RehearsedFleet
-from tests.house.tree import ROOT
 from tests.peers.broker import free_port
 from tests.peers.broker_unit import BrokerUnit
 from tests.peers.certificate import ENDS, self_made
@@ -28,36 +26,14 @@ from tests.peers.notified import PlayedSupervisor, played_supervisor
 from tests.peers.small_disk import small_disk
 from tests.peers.station import StationProcess
 from tests.peers.waiting import until
+from tests.peers.wrong_starts_page import Row, rows
 
-PAGE = ROOT / "docs" / "wrong-starts.md"
 SECONDS = 60.0
+STATIONS = ("gateway", "master", "broker")
 NO_PRIVILEGE = ("setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-dac_override,-dac_read_search")
 DAY_SECONDS = 86_400
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
-
-
-@dataclass(frozen=True)
-class Row:
-    """What the page promises of one wrong start."""
-
-    unit: str
-    does: str
-    status: str
-
-    def fits(self, said: str) -> bool:
-        """Whether a status is what the page says; its beginning, where there is more."""
-        words = self.status.replace("\\|", "|").split("…")
-        return re.match(".*?".join(map(re.escape, words)), said) is not None
-
-
-def rows() -> dict[str, Row]:
-    found = {}
-    for line in PAGE.read_text(encoding="utf-8").splitlines():
-        cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
-        if len(cells) == 4 and cells[0] not in {"what is wrong", "---"}:
-            found[cells[0]] = Row(*cells[1:])
-    return found
 
 
 @dataclass
@@ -324,10 +300,10 @@ async def newer(bench: Bench, row: Row) -> None:
 
 
 def test_the_page_and_these_tests_know_the_same_wrong_starts() -> None:
-    assert rows().keys() == SCENARIOS.keys()
+    assert rows(*STATIONS).keys() == SCENARIOS.keys()
     assert shutil.which("setpriv"), "util-linux is on every Debian"
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
 async def test_a_wrong_start_says_what_is_wrong_and_what_to_type(name: str, bench: Bench) -> None:
-    await SCENARIOS[name](bench, rows()[name])
+    await SCENARIOS[name](bench, rows(*STATIONS)[name])
