@@ -118,7 +118,7 @@ async def test_a_gateway_without_sockets_says_so_and_is_connected_when_there_are
     bed = SaltBed(tmp_path)
     monkeypatch.setattr(zmq.asyncio, "Context", FewSockets)
     async with bed.uplink(master):
-        context = bed.up._context
+        context = bed.up._links._context
         assert context is not None
         hogged = taken(context)
         await until(lambda: "no connection can be made" in bed.up.status()["last_error"], what="why it waits")
