@@ -8,13 +8,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
-from gateway.jobs.record import NOT_RUN_RETCODE
 from gateway.salt.pace import CHUNK
 from upstream.frames import Stream
-from upstream.salt.ports import DeviceAnswer, ReturnsOfJob
 
 NOT_TAKEN: Final = "not_taken"
 """Why an item is dropped, in the ledger, and what the master is told of it."""
@@ -32,6 +29,7 @@ class NotTaken:
     def __init__(self) -> None:
         self._most: OrderedDict[tuple[Stream, int], int] = OrderedDict()
         self._tries: OrderedDict[tuple[str, Stream, int], int] = OrderedDict()
+        self._odd_jobs: OrderedDict[tuple[str, str], None] = OrderedDict()
 
     def most(self, stream: Stream, sequence: int) -> int:
         """How many items a message may have that this one is in."""
@@ -65,15 +63,12 @@ class NotTaken:
             self._tries.popitem(last=False)
         return self._tries[alone] >= TRIES
 
+    def odd_job(self, master: str, jid: str) -> None:
+        """The master takes answers to this job with a plain definition of it alone."""
+        self._odd_jobs[master, jid] = None
+        while len(self._odd_jobs) > REMEMBERED:
+            self._odd_jobs.popitem(last=False)
 
-def in_its_place(entry: ReturnsOfJob) -> ReturnsOfJob:
-    """Answers that say that those of the devices were not taken, with nothing in them that a device or a job said."""
-    said = {
-        device: DeviceAnswer(
-            f"{NOT_TAKEN}: the master did not take what this device returned",
-            retcode=answer.retcode or NOT_RUN_RETCODE,
-            success=False,
-        )
-        for device, answer in entry.answers.items()
-    }
-    return replace(entry, answers=said, load={})
+    def is_odd_job(self, master: str, jid: str) -> bool:
+        """Whether that was found of this job."""
+        return (master, jid) in self._odd_jobs

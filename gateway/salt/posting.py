@@ -11,8 +11,9 @@ from device_agent.questions import Unanswered
 from gateway.metrics import Metrics
 from gateway.salt.answers import event
 from gateway.salt.line import CHUNK_BYTES
-from gateway.salt.not_taken import NOT_TAKEN, NotTaken, in_its_place
+from gateway.salt.not_taken import NOT_TAKEN, NotTaken
 from gateway.salt.scheduled import scheduled
+from gateway.salt.told_otherwise import told_otherwise
 from gateway.spool.queue import Spool
 from upstream.frames import Stream
 from upstream.salt.ports import ReturnsOfJob, SaltAbove
@@ -78,11 +79,13 @@ class Posting:
     ) -> None:
         """What the master does not take holds all behind it; but it is to blame only if the master takes something."""
         mark = f"{self._spool.epoch}/{stream}/{sequence}"
-        if runs:
-            # A master with a full disk takes events, and stores no answer.
-            await above.returns([in_its_place(run) for run in runs])
-        else:
+        if not runs:
             await above.events([(f"outstation/{self._gateway}/{NOT_TAKEN}", {"event": mark})])
+        # A master with a full disk takes events, and stores no answer.
+        elif await told_otherwise(above, runs):
+            await self._spool.confirm(stream, sequence, master)
+            self._not_taken.gone(stream, [sequence])
+            return
         log.error("an item that a Salt master does not take is let go master=%s item=%s", master, mark)
         await self._spool.drop(stream, sequence, NOT_TAKEN)
         self._not_taken.gone(stream, [sequence])

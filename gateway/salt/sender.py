@@ -26,10 +26,11 @@ from gateway.salt.away import AWAY_SECONDS, Away
 from gateway.salt.book import Ordered, SaltBook
 from gateway.salt.cursor import Cursor
 from gateway.salt.line import Chunk, Line
-from gateway.salt.not_taken import NOT_TAKEN, NotTaken, in_its_place
+from gateway.salt.not_taken import NOT_TAKEN, NotTaken
 from gateway.salt.pace import LINES, Pace
 from gateway.salt.posting import Posting
 from gateway.salt.remembered import Remembered
+from gateway.salt.told_otherwise import plainly, told_otherwise
 from gateway.spool.queue import Spool
 from gateway.store.reader import Reader
 from upstream.frames import Stream
@@ -208,6 +209,7 @@ class SaltSender(Part):
             return
         if chunk.records:
             told = entries(chunk.records, await self._told({record.jid for record in chunk.records}, master))
+            told = [plainly(each) if self._not_taken.is_odd_job(master, each.jid) else each for each in told]
             try:
                 with line.paced(len(chunk.records), self._clock):
                     await line.above.returns(told)
@@ -230,17 +232,17 @@ class SaltSender(Part):
         chunk.settled = True
 
     async def _let_go_of(self, chunk: Chunk, told: Sequence[ReturnsOfJob], line: Line, master: str) -> None:
-        """The one answer of a message that the master does not take, once it takes another in its place."""
-        await line.above.returns([in_its_place(entry) for entry in told])
-        (record,), (sequence,) = chunk.records, chunk.told
-        log.error(
-            "an answer that a Salt master does not take is let go master=%s jid=%s device=%s outcome=%s",
-            master,
-            record.jid,
-            record.id,
-            record.outcome.value,
-        )
-        await self._spool.drop("returns", sequence, NOT_TAKEN, [self._book.kept.told({record.jid: 1})])
+        """The one answer of a message that the master does not take, once it takes something in its place."""
+        (record,), (entry,) = chunk.records, told
+        counted = [self._book.kept.told({record.jid: 1})]
+        if await told_otherwise(line.above, told):
+            self._not_taken.odd_job(master, entry.jid)
+            log.warning("a Salt master takes answers without their job alone master=%s jid=%s", master, entry.jid)
+            await self._spool.confirm_items("returns", chunk.told, master, counted)
+        else:
+            words = "an answer that a Salt master does not take is let go master=%s jid=%s device=%s"
+            log.error(words, master, entry.jid, record.id)
+            await self._spool.drop("returns", chunk.told[0], NOT_TAKEN, counted)
         self._not_taken.gone("returns", chunk.told)
 
     async def _fill(self, chunk: Chunk, line: Line, master: str) -> None:

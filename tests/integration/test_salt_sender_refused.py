@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from device_agent.errors import OutstationError, Refused
-from device_agent.protocol.messages import Event
+from device_agent.protocol.messages import Event, JobDefinition, encode
 from device_agent.questions import Unanswered
 from gateway.salt.not_taken import TRIES
 from gateway.spool.ledger import recount
 from tests.peers.clock import HandClock
-from tests.peers.database import FIRST_JID, opened_rooms
+from tests.peers.database import FIRST_JID, a_job, opened_rooms
 from tests.peers.salt_above import SaltAboveDouble
 from tests.peers.salt_sending import ONE, Sending
 from tests.peers.waiting import until
@@ -69,6 +69,24 @@ async def test_an_answer_that_a_master_does_not_take_is_found_and_the_others_go_
     assert f"jid={jid} device=odd-one" in caplog.text
     ((waits,),) = await gate.rooms.reader.rows("SELECT waits FROM salt_kept WHERE jid = ?", (jid,))
     assert waits == 1 - 151, "the order waits for it no longer"
+
+
+async def test_a_job_that_a_master_cannot_store_costs_none_of_its_answers(gate: Sending) -> None:
+    job = a_job(3, user="ops", fun="test.echo", arg=["odd"])
+    await gate.rooms.writer.commit(gate.rooms.spool.adding([JobDefinition(encode(job), "lisbon")]))
+    await gate.answered(job.jid, *NAMES, value="said")
+    await gate.answered(await gate.ordered(1, ONE), *NAMES)
+    gate.sender.active(ONE, True)
+    one = SaltAboveDouble()
+    one.odd_arguments = ["odd"]
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(run_again_and_again(gate, one))
+        await until(gate.emptied)
+        running.cancel()
+    assert not await gate.dropped("returns")
+    assert len(one.answers()) == len(set(one.answers())) == 2 * len(NAMES)
+    assert {entry.answers[name].value for entry in one.told if entry.load for name in entry.answers} == {"said"}
+    assert len(one.refused) < 50, "the job is found once, not for each of its answers"
 
 
 async def test_a_master_that_stores_no_answer_costs_none(gate: Sending) -> None:

@@ -35,6 +35,8 @@ class SaltAboveDouble:
         """A message with an event of this tag is not confirmed."""
         self.odd: Any = None
         """A message with an answer that is this is not confirmed, if it is anything."""
+        self.odd_arguments: Any = None
+        """The same for a message with a job with these arguments."""
         self.refusal: OutstationError = NotConfirmed("the master does not confirm _syndic_return", found="''")
         """What becomes of such a message."""
         self.refused: list[int] = []
@@ -51,7 +53,8 @@ class SaltAboveDouble:
 
     async def returns(self, entries: Sequence[ReturnsOfJob]) -> None:
         values = [answer.value for entry in entries for answer in entry.answers.values()]
-        if not self.stores or (self.odd is not None and self.odd in values):
+        jobs = [entry.load["arg"] for entry in entries if entry.load]
+        if not self.stores or (self.odd is not None and self.odd in values) or self.odd_arguments in jobs:
             self.refused.append(len(values))
             await asyncio.sleep(0)
             raise self.refusal

@@ -5,9 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.salt.not_taken import REMEMBERED, TRIES, NotTaken, in_its_place
+from gateway.salt.not_taken import REMEMBERED, TRIES, NotTaken
 from gateway.salt.pace import CHUNK
-from upstream.salt.ports import DeviceAnswer, ReturnsOfJob
 
 
 @given(st.integers(1, 3 * CHUNK), st.sets(st.integers(0, 3 * CHUNK), max_size=3))
@@ -45,16 +44,6 @@ def test_a_master_that_takes_nothing_fills_no_memory() -> None:
         not_taken.refused("salt", "returns", range(start, start + CHUNK))
     for alone in range(2 * REMEMBERED):
         not_taken.refused("salt", "events", [alone])
-    assert len(not_taken._most) == len(not_taken._tries) == REMEMBERED
-
-
-def test_what_is_said_in_its_place_has_nothing_of_it_but_who_and_that_it_failed() -> None:
-    odd = DeviceAnswer("\0", retcode=7, fun_args=["\0"], more={"x": "\0"})
-    entry = ReturnsOfJob("20261121031500000001", "test.echo", {"a": odd, "b": DeviceAnswer(1)}, {"arg": ["\0"]}, "m")
-    said = in_its_place(entry)
-    assert (said.jid, said.fun, said.load, said.master_id) == (entry.jid, entry.fun, {}, "m")
-    assert {device: (answer.retcode, answer.success) for device, answer in said.answers.items()} == {
-        "a": (7, False),
-        "b": (1, False),
-    }
-    assert "\0" not in repr(said)
+        not_taken.odd_job("salt", str(alone))
+    assert len(not_taken._most) == len(not_taken._tries) == len(not_taken._odd_jobs) == REMEMBERED
+    assert not_taken.is_odd_job("salt", str(2 * REMEMBERED - 1))
