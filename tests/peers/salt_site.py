@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from device_agent.trust.policy import SitePolicy
+from tests.peers.file_server import settled
 from tests.peers.salt_master import SaltMaster
 from tests.peers.system import System, whole_system
 
@@ -19,6 +20,16 @@ POLICY = SitePolicy(
     arg={"cmd.run": ("echo *",)},
 )
 """As ``outstation fleet sign-site --origin salt`` grants it."""
+
+
+class Answered(NamedTuple):
+    """What the ledger of the spool says of answers, and of what goes with them: the job itself, and its end."""
+
+    accepted: int
+    delivered: int
+    dropped: dict[str, int]
+    confirmed: int
+    """Answers of devices alone, each as often as a master has confirmed that it has it."""
 
 
 class SaltSite:
@@ -61,10 +72,11 @@ class SaltSite:
         pending: int = self.system.view(NAME)["spool_pending"]
         return pending
 
-    def delivered(self) -> int:
-        """How many answers a master has confirmed."""
-        classes = self.system.view(NAME, "/spool")["classes"]
-        return sum(each["delivered"] for each in classes if each["class"] == "returns")
+    def answers(self) -> Answered:
+        """What was spooled of answers so far, and what became of it."""
+        (found,) = [each for each in self.system.view(NAME, "/spool")["classes"] if each["class"] == "returns"]
+        confirmed = self.system.counters(NAME)["salt_answers_sent"]
+        return Answered(found["accepted"], found["delivered"], found["dropped"], confirmed)
 
     def balanced(self) -> None:
         """Wait until nothing waits for a master, and see that the ledger says what the rows say."""
@@ -83,11 +95,18 @@ class SaltSite:
 
 
 @contextmanager
-def salt_site(*masters: SaltMaster, devices: int, **given: Any) -> Iterator[SaltSite]:
-    """A gateway that these masters have let in, with its devices. ``given`` are settings of its section upstream."""
+def salt_site(
+    *masters: SaltMaster, devices: int, placed: Mapping[str, bytes] | None = None, **given: Any
+) -> Iterator[SaltSite]:
+    """A gateway that these masters have let in, with its devices. ``given`` are settings of its section upstream.
+
+    ``placed``: files that an operator has put beside the gateway's keys for Salt masters.
+    """
     addresses = [master.address for master in masters]
     quick = {"acceptance_wait_time": 1, "random_reauth_delay": 0, "auth_timeout": 60, "master_alive_interval": 5}
     with whole_system() as system:
+        for name, content in (placed or {}).items():
+            settled(system.state_of(NAME) / "salt" / name, content)
         system.add_gateway(NAME, granted=POLICY, upstream={"type": "salt", "masters": addresses, **quick, **given})
         for master in masters:
             master.accept(NAME)
