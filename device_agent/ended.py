@@ -33,6 +33,8 @@ class Ended(Struct, frozen=True):
     outcome: DeviceOutcome = "ok"
     why: str = ""
     restart: Restart | None = None
+    retcodes: dict[str, int] | None = None
+    """Of each function, where several were called; ``retcode`` is the worst of them."""
 
 
 class FunctionFailed(OutstationError):

@@ -11,7 +11,8 @@ from typing import Any
 
 import msgspec
 
-from device_agent import loader, restarts
+from device_agent import restarts
+from device_agent.called import Called
 from device_agent.clock import Clock
 from device_agent.counters import Counters
 from device_agent.ended import Ended, Restart
@@ -31,10 +32,10 @@ from device_agent.protocol.messages import (
     Running,
     encode,
 )
+from device_agent.protocol.several import ALONE
 from device_agent.protocol.targeting import compile_target
 from device_agent.restarts import Lend
 from device_agent.returns import Returns, Send
-from device_agent.trust.reach import Reach
 
 ANNOUNCE_SECONDS = 0.5
 
@@ -44,11 +45,6 @@ QUIET_SECONDS = 60.0
 SEALED_AGAIN = frozenset({"stale_epoch", "unknown_epoch", "stale_seq", "not_sealed_to_us"})
 """Refusals that say nothing of the job: sealed anew it may run, so it has no outcome yet. Also where another signer
 took it over: the number of a job is not used up by whoever has not issued it."""
-
-BESIDE = frozenset({"saltutil.running", "saltutil.find_job", "saltutil.is_running", "saltutil.kill_job"}) | frozenset(
-    {"saltutil.term_job", "saltutil.kill_all_jobs", "saltutil.term_all_jobs", "saltutil.signal_job"}
-)
-"""Functions about the device's jobs. They start at once, however many jobs wait: they may end what is in the way."""
 
 Spawn = Callable[[Coroutine[Any, Any, None]], object]
 
@@ -60,10 +56,10 @@ class _Held:
         "announced",
         "begun",
         "bound",
+        "called",
         "deadline",
         "job",
         "kid",
-        "reach",
         "running",
         "seq",
         "stopped",
@@ -71,9 +67,9 @@ class _Held:
         "target",
     )
 
-    def __init__(self, job: Job, delivery: Delivery, taken: float, deadline: float, reach: Reach | None) -> None:
+    def __init__(self, job: Job, called: Called, delivery: Delivery, taken: float, deadline: float) -> None:
         self.job = job
-        self.reach = reach
+        self.called = called
         self.kid = delivery.kid
         self.seq = delivery.seq
         self.target = (delivery.tgt, delivery.tgt_type)
@@ -89,13 +85,13 @@ class _Held:
 
     @property
     def beside(self) -> bool:
-        """Whether it takes no turn from other jobs."""
-        return self.job.fun in BESIDE
+        """Whether it takes no turn from other jobs: it may end what is in the way."""
+        return self.job.fun in ALONE
 
     def shown(self) -> RunningJob:
         """As functions see it."""
-        job = self.job
-        return RunningJob(job.jid, job.fun, job.arg, job.kwarg, *self.target, job.user, os.getpid())
+        job, called = self.job, self.called
+        return RunningJob(job.jid, called.title, called.arg, called.kwarg, *self.target, job.user, os.getpid())
 
 
 class Jobs:
@@ -215,14 +211,16 @@ class Jobs:
             return
         try:
             job, remaining = delivery.open()
+            called = Called(job, self.own.custom.reach)
         except Refused as refused:
             self._refuse(jid, refused)
             return
-        if len(self._held) - self._running >= limits.DEVICE_QUEUE and job.fun not in BESIDE:
-            self._answer(jid, job.fun, "refused", f"busy: {limits.DEVICE_QUEUE} jobs wait already")
+        now = self._clock.monotonic()
+        held = _Held(job, called, delivery, now, now + remaining)
+        if len(self._held) - self._running >= limits.DEVICE_QUEUE and not held.beside:
+            self._answer(jid, called.title, "refused", f"busy: {limits.DEVICE_QUEUE} jobs wait already")
         else:
-            now = self._clock.monotonic()
-            held = self._held[jid] = _Held(job, delivery, now, now + remaining, self.own.custom.reach(job.fun))
+            self._held[jid] = held
             if held.beside and not self.draining:
                 held.running = True
                 self._spawn(self._execute(held))
@@ -260,7 +258,7 @@ class Jobs:
             self._announce(jid)
         elif held is not None:
             del self._held[jid]
-            self._answer(jid, held.job.fun, "cancelled", "cancelled before it started")
+            self._answer(jid, held.called.title, "cancelled", "cancelled before it started")
         elif self._journal.find(jid) is not None:
             self._repeat(jid)
         elif named:
@@ -284,8 +282,8 @@ class Jobs:
                     return
 
     async def _execute(self, held: _Held) -> None:
-        job = held.job
-        jid = sys.intern(job.jid)
+        fun = held.called.title
+        jid = sys.intern(held.job.jid)
         try:
             if not self._may_begin(held, "its turn"):
                 return
@@ -300,13 +298,13 @@ class Jobs:
             except HostLost as error:
                 # Before it began: a loss under it is an end like another.
                 if self._held.get(jid) is held:
-                    self._answer(jid, job.fun, "unreachable", error.what)
+                    self._answer(jid, fun, "unreachable", error.what)
                 return
             if ended is not None and ended.restart is not None:
                 ended = await self._back(jid, self._restarts[jid])
             if ended is not None:
                 executions = self.executions.get(jid, 1)
-                await self._returns.ended(jid, job.fun, ended, executions, self._clock.monotonic() - begun)
+                await self._returns.ended(jid, fun, ended, executions, self._clock.monotonic() - begun)
         finally:
             if self._held.get(jid) is held:
                 del self._held[jid]
@@ -322,7 +320,7 @@ class Jobs:
         if self.draining or self._held.get(jid) is not held or self._journal.find(jid) is not None:
             return False
         if held.deadline <= self._clock.monotonic():
-            self._answer(jid, held.job.fun, "expired", f"the deadline passed while the job waited for {awaited}")
+            self._answer(jid, held.called.title, "expired", f"the deadline passed while the job waited for {awaited}")
             return False
         return True
 
@@ -332,21 +330,21 @@ class Jobs:
 
     async def _run_on(self, host: Host, held: _Held, jid: str) -> Ended | None:
         """How the job ended; None when it was answered already. One that restarts the device has begun to."""
-        job = held.job
+        job, called = held.job, held.called
         try:
-            await self._journal.started(jid, job.fun, held.kid, held.seq)
+            await self._journal.started(jid, called.title, held.kid, held.seq)
         except JournalUnavailable as error:
-            self._answer(jid, job.fun, "refused", f"journal_unavailable: {error.what}")
+            self._answer(jid, called.title, "refused", f"journal_unavailable: {error.what}")
             return None
         self._returns.count_execution(jid)
         try:
             async with asyncio.timeout(job.run_limit) as held.bound:
                 own = msgspec.structs.replace(self.own, job=held.shown())
-                ended = await loader.call(job.fun, host, job.arg, job.kwarg, own, held.reach)
+                ended = await called.run(host, own)
         except TimeoutError:
             if held.stopped:
-                return Ended(None, 1, "failed", held.stopped)
-            return Ended(None, 1, "timed_out", f"stopped after {job.run_limit:g} s")
+                return Ended(called.values, 1, "failed", held.stopped)
+            return Ended(called.values, 1, "timed_out", f"stopped after {job.run_limit:g} s")
         finally:
             held.bound = None
         return ended if ended.restart is None else await self._restart(jid, job, ended, ended.restart)

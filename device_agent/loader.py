@@ -100,7 +100,7 @@ async def call(
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a function raises is its outcome, not ours
         why = "; ".join(f"{type(leaf).__name__}: {leaf}" for leaf in leaves(error))
         result = Ended(retcode=1, outcome="failed", why=why)
-    return _checked(result if isinstance(result, Ended) else Ended(value=result))
+    return checked(result if isinstance(result, Ended) else Ended(value=result))
 
 
 async def known(own: Own) -> dict[str, Function]:
@@ -264,7 +264,7 @@ async def _found(name: str, own: Own) -> tuple[Function, bool]:
     return find(name), False
 
 
-def _checked(ended: Ended) -> Ended:
+def checked(ended: Ended) -> Ended:
     """The same end if a message can carry it, else ``failed`` with the reason."""
     why = _cut(ended.why)
     if type(ended.retcode) is not int or not -(2**31) <= ended.retcode < 2**31:
@@ -280,7 +280,7 @@ def _checked(ended: Ended) -> Ended:
         return _unfit(f"result_not_plain: {error}", why)
     if size > VALUE_BYTES:
         return _unfit(f"result_too_large: {size} bytes, at most {VALUE_BYTES}", why)
-    return Ended(value=value, retcode=ended.retcode, outcome=ended.outcome, why=why, restart=ended.restart)
+    return msgspec.structs.replace(ended, value=value, why=why)
 
 
 def _unfit(reason: str, why: str) -> Ended:

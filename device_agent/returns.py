@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec import UNSET
+
 from device_agent.clock import Clock
 from device_agent.ended import Ended
 from device_agent.outbox import Journal, Place
@@ -56,6 +58,7 @@ class Returns:
             executions=0 if ended.outcome in {"refused", "unreachable"} else executions,
             outbox=outbox,
             sequence=sequence,
+            retcodes=UNSET if ended.retcodes is None else ended.retcodes,
         )
         body = encode(ran)
         await self._journal.done(jid, body, sequence)

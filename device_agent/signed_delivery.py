@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 from device_agent.errors import Refused
 from device_agent.heard import Delivery
+from device_agent.protocol import several
 from device_agent.protocol.messages import Job
 from device_agent.trust.chain import Issuer
 from device_agent.trust.keys import KemKey
@@ -146,12 +147,13 @@ class SignedDelivery(Delivery):
 def check_call(
     issuer: Issuer, fun: str, arg: list[Any], kwarg: dict[str, Any], origin: str = "", custom: Custom = no_custom
 ) -> None:
-    """Whether an issuer may order a call. Raises ``Refused`` (``not_granted``)."""
+    """Whether an issuer may order a call, which of several functions is each. Raises ``Refused`` (``not_granted``)."""
     policy = issuer.policy
     granting = issuer.roles if policy is None else issuer.certifier
-    if needs_shell(fun, (arg, kwarg), custom) and SHELL_ROLE not in granting:
-        # A master without the role cannot lend it to a site that it certifies either.
-        raise Refused("not_granted", f"{fun} needs a master with the role {SHELL_ROLE}")
+    for call in several.calls(fun, arg, kwarg):
+        if needs_shell(call.fun, (call.arg, call.kwarg), custom) and SHELL_ROLE not in granting:
+            # A master without the role cannot lend it to a site that it certifies either.
+            raise Refused("not_granted", f"{call.fun} needs a master with the role {SHELL_ROLE}")
     if policy is not None:
         check_function(policy, fun, arg, kwarg, origin=origin, custom=custom)
 

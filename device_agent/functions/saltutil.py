@@ -43,7 +43,7 @@ async def is_running(_host: Host, fun: str, *, own: Own) -> list[dict[str, Any]]
 
         outstation run '*' saltutil.is_running 'cmd.*'
     """
-    return [_shown(job) for job in own.jobs.running() if fnmatchcase(job.fun, fun)]
+    return [_shown(job) for job in own.jobs.running() if any(fnmatchcase(each, fun) for each in job.fun.split(","))]
 
 
 async def kill_job(_host: Host, jid: str, *, own: Own) -> str:
@@ -232,7 +232,7 @@ def _shown(job: RunningJob) -> dict[str, Any]:
 
 
 def _all_stopped(own: Own, number: signal.Signals, name: str) -> list[str]:
-    jids = [job.jid for job in own.jobs.running() if not job.fun.startswith("saltutil.")]
+    jids = [job.jid for job in own.jobs.running() if not all(fun.startswith("saltutil.") for fun in job.fun.split(","))]
     return [_stopped(own, jid, number, name) for jid in jids]
 
 

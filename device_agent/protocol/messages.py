@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from device_agent.errors import Refused
 from device_agent.protocol import limits
@@ -51,6 +51,7 @@ Outbox = Annotated[bytes, Meta(max_length=limits.OUTBOX_BYTES)]
 Sequence = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Session = Annotated[str, Meta(pattern=r"^[0-9a-f]{16}$(?!\n)")]
 Retcode = Annotated[int, Meta(ge=-(2**31), lt=2**31)]
+Retcodes = Annotated[dict[Annotated[str, Meta(max_length=130)], Retcode], Meta(max_length=limits.ARGUMENTS)]
 Executions = Annotated[int, Meta(ge=0, lt=2**31)]
 Why = Annotated[str, Meta(max_length=limits.WHY_CHARACTERS)]
 Bitmap = Annotated[bytes, Meta(max_length=limits.DEVICES_PER_STATION // 8 + 1)]
@@ -187,6 +188,8 @@ class Return(Struct, frozen=True, kw_only=True, tag="return"):
     executions: Executions = 0
     outbox: Outbox = b""
     sequence: Sequence = 0
+    retcodes: Retcodes | UnsetType = UNSET
+    """Of each function, where a job has several."""
 
 
 class Reseal(Struct, frozen=True, tag="reseal"):
@@ -236,6 +239,7 @@ class OutcomeRecord(Struct, frozen=True, kw_only=True, tag="outcome"):
     ended: WallSeconds
     duration: Annotated[float, Meta(ge=0)] = 0.0
     executions: Executions = 0
+    retcodes: Retcodes | UnsetType = UNSET
 
 
 class Close(Struct, frozen=True, kw_only=True, tag="close"):

@@ -23,7 +23,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from device_agent.errors import Refused
-from device_agent.protocol import limits
+from device_agent.protocol import limits, several
 from device_agent.protocol.globs import compile_glob
 from device_agent.trust.reach import Custom, concerns, granted, no_custom, why_further
 
@@ -102,17 +102,23 @@ def check_function(
     origin: str = "",
     custom: Custom = no_custom,
 ) -> None:
-    """Whether the site may order this. Raises ``Refused`` (``not_granted``).
+    """Whether the site may order this, and of several functions each of them. Raises ``Refused`` (``not_granted``).
 
     ``origin`` is who wants it where that is not the site itself; an origin has what was granted to it and nothing else.
     """
+    for call in several.calls(fun, arg, kwarg):
+        _check_call(policy, call, origin, custom)
+
+
+def _check_call(policy: SitePolicy, call: several.Call, origin: str, custom: Custom) -> None:
+    fun, arg, kwarg = call
     given = (arg, kwarg)
     shapes = [globs for functions, globs in policy.arg.items() if concerns(functions, fun, given, custom)]
     terms = policy.org.get(origin, ()) if origin else policy.fun
     if not any(granted(term, fun, given, spelled=bool(shapes), custom=custom) for term in terms):
         with_what = why_further(fun, given)
-        call = f"{fun} with {with_what}" if with_what else fun
-        raise Refused("not_granted", f"{call} to {origin}" if origin else call)
+        words = f"{fun} with {with_what}" if with_what else fun
+        raise Refused("not_granted", f"{words} to {origin}" if origin else words)
     for globs in shapes:
         _check_arguments(fun, arg, kwarg, globs)
 

@@ -20,7 +20,7 @@ from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 from device_agent.errors import Refused
-from device_agent.protocol import mine
+from device_agent.protocol import mine, several
 from device_agent.protocol.globs import compile_glob
 
 Reach = Literal["looks", "reads", "changes", "shell"]
@@ -258,6 +258,8 @@ NONE: Final[Arguments] = ((), {})
 
 def reach_of(fun: str, given: Arguments | None = NONE, custom: Custom = no_custom) -> Reach | None:
     """How far a call reaches; None for a function that neither this release has nor a site brought."""
+    if fun == several.SEVERAL:
+        return _furthest(given, custom)
     found = FUNCTIONS.get(fun)
     if found is None:
         return custom(fun)
@@ -267,6 +269,17 @@ def reach_of(fun: str, given: Arguments | None = NONE, custom: Custom = no_custo
     if fun in TELLING:
         further.append(_watched(given))
     return max([found, *further], key=CLASSES.index)
+
+
+def _furthest(given: Arguments | None, custom: Custom) -> Reach | None:
+    """How far the furthest of several functions reaches; a shell's way where that cannot be seen."""
+    try:
+        made = several.calls(several.SEVERAL, *(given or NONE))
+    except Refused:
+        return "shell"
+    reaches = [reach_of(each.fun, (each.arg, each.kwarg), custom) for each in made]
+    known = [reach for reach in reaches if reach is not None]
+    return None if len(known) < len(reaches) and "shell" not in known else max(known, key=CLASSES.index)
 
 
 def _carried(fun: str, given: Arguments | None) -> Reach:
@@ -339,7 +352,8 @@ def concerns(term: str, fun: str, given: Arguments | None, custom: Custom = no_c
     """Whether a class or a glob of functions is about this call."""
     if term in CLASSES:
         return (reach_of(fun, given, custom) or "shell") == term
-    return _glob(term)(fun)
+    # No glob is about several functions at once: each of them is judged by its own name.
+    return fun != several.SEVERAL and _glob(term)(fun)
 
 
 def granted(term: str, fun: str, given: Arguments | None, *, spelled: bool = False, custom: Custom = no_custom) -> bool:

@@ -34,6 +34,29 @@ def split_arguments(typed: Sequence[str]) -> tuple[list[Any], dict[str, Any]]:
     return positional, named
 
 
+def split_each(functions: Sequence[str], typed: Sequence[str]) -> list[list[Any]]:
+    """The arguments of several functions, with a comma by itself between those of one and the next, as in Salt.
+
+    Nothing typed is no argument for any. Raises ``UsageInvalid``.
+    """
+    from device_agent.protocol.several import joined
+
+    each: list[list[str]] = [[]]
+    for text in typed:
+        if text == ",":
+            each.append([])
+        else:
+            each[-1].append(text)
+    if not typed:
+        each = [[] for _ in functions]
+    if len(each) != len(functions):
+        raise UsageInvalid(
+            f"{len(functions)} functions have arguments for {len(each)}; put a comma by itself between them, also where"
+            " one has none, as in: test.ping,cmd.run , uptime"
+        )
+    return [joined(*split_arguments(words)) for words in each]
+
+
 def value(text: str) -> Any:
     """One argument as a value. Raises ``UsageInvalid`` for a dict whose keys are not text."""
     import yaml

@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import os
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -13,7 +13,7 @@ from device_agent.errors import EXIT_NOT_ALL_OK, EXIT_NOT_RUNNING, EXIT_OK, EXIT
 from device_agent.protocol import limits
 from device_agent.protocol.outcomes import MEANING
 from gateway.cli import completion, targets
-from gateway.cli.arguments import duration, split_arguments, written
+from gateway.cli.arguments import duration, split_arguments, split_each, written
 from gateway.cli.command import HelpText, invocation, verb
 from gateway.cli.failures import INTERRUPTED
 
@@ -33,7 +33,10 @@ TEXT = HelpText(
     purpose="Run a function on every device that a target matches, and watch the answers.",
     details=(
         "An ARG is read as YAML: 3 is a number, true is true, [a, b] is a list, and '\"3\"' is text. NAME=VALUE is a "
-        "named argument. What starts with a dash follows a --. In a pipe each device is one line: id, outcome and "
+        "named argument. What starts with a dash follows a --. Several functions with commas between are one job: a "
+        "device calls one after another. A comma by itself stands between their arguments, as in "
+        "test.ping,cmd.run , uptime. "
+        "In a pipe each device is one line: id, outcome and "
         "value with tabs between; longer text follows indented. On a terminal equal answers of more than 20 devices "
         "are one line, and everything that is not ok is listed."
     ),
@@ -49,7 +52,11 @@ TEXT = HelpText(
 Target = Annotated[str, typer.Argument(metavar="TARGET", help="which devices", autocompletion=completion.targets)]
 Function = Annotated[
     str,
-    typer.Argument(metavar="FUNCTION", help="module.function, as in test.ping", autocompletion=completion.functions),
+    typer.Argument(
+        metavar="FUNCTION",
+        help="module.function, as in test.ping; or several with commas between",
+        autocompletion=completion.functions,
+    ),
 ]
 Arguments = Annotated[list[str] | None, typer.Argument(metavar="[ARG|NAME=VALUE]…", help="arguments of the function")]
 LateOption = Annotated[
@@ -120,11 +127,18 @@ def run(
 
     output = invocation(context).output
     meant = read(target)
-    if re.match(FUNCTION_PATTERN, function) is None:
-        words = f"a function is module.function, as in test.ping; found {function!r}"
-        raise typer.BadParameter(words, param_hint="FUNCTION")
+    functions = function.split(",")
+    for each in functions:
+        if re.match(FUNCTION_PATTERN, each) is None:
+            words = f"a function is module.function, as in test.ping; found {each!r}"
+            raise typer.BadParameter(words, param_hint="FUNCTION")
+    positional: list[Any]
+    named: dict[str, Any] = {}
     try:
-        positional, named = split_arguments(arguments or [])
+        if len(functions) > 1:
+            positional = list(split_each(functions, arguments or []))
+        else:
+            positional, named = split_arguments(arguments or [])
     except UsageInvalid as error:
         raise typer.BadParameter(error.what, param_hint="ARG") from None
     wanted = {

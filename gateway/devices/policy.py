@@ -17,7 +17,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from device_agent.errors import PolicyRefused
+from device_agent.errors import PolicyRefused, Refused
+from device_agent.protocol import several
 from device_agent.protocol.globs import compile_glob
 from device_agent.trust import reach
 
@@ -245,17 +246,21 @@ class Policy:
         *,
         hidden: bool = False,
     ) -> Verdict:
-        """The verdict on a job. ``target`` are the ids of the devices it means, ``sites`` where these are.
+        """The verdict on one call. ``target`` are the ids of the devices it means, ``sites`` where these are.
 
         ``hidden``: what it does is sealed to its devices, and ``fun`` only what its issuer says.
         """
         asked = _Asked(operator, fun, arg, kwarg, target, sites, now, hidden)
-        if operator.door == "above":
-            return Allow() if self.centre is None else _first_that_fits(self.centre, asked)
-        if "admin" in operator.roles:
+        if operator.door == "above" and self.centre is None:
             return Allow()
-        if not operator.may("run"):
+        if operator.door != "above" and "admin" in operator.roles:
+            return Allow()
+        if operator.door != "above" and not operator.may("run"):
             return Deny(f"{operator.name} may not {NEED_WORDS['run']}", operator.role_words())
+        if fun == several.SEVERAL:
+            return Deny("several functions are not granted where they cannot be judged one by one", "one for each job")
+        if operator.door == "above":
+            return _first_that_fits(self.centre or (), asked)
         if self.operator is not None:
             return _first_that_fits(self.operator, asked)
         if reach.granted("shell", fun, asked.given):
@@ -302,7 +307,12 @@ def argument_text(value: Any) -> str:
 
 
 def call_text(fun: str, arg: Sequence[Any], kwarg: Mapping[str, Any]) -> str:
-    """A function with its arguments, for people."""
+    """A function with its arguments, for people; of several each, with semicolons between."""
+    if fun == several.SEVERAL:
+        try:
+            return "; ".join(call_text(*each) for each in several.calls(fun, arg, kwarg))
+        except Refused:
+            return "several functions"
     named = [f"{name}={argument_text(value)}" for name, value in kwarg.items()]
     return " ".join([fun, *map(argument_text, arg), *named])
 

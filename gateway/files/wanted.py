@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from device_agent.errors import Refused
 from device_agent.protocol.file_questions import SCHEME
 from device_agent.protocol.messages import Job
+from device_agent.protocol.several import Call, calls
 
 POSITIONS: Final = {
     "cp.cache_file": 1,
@@ -22,11 +24,20 @@ POSITIONS: Final = {
 
 def urls_of(job: Job) -> Iterator[str]:
     """The addresses, with the environment that is given beside them where they have none."""
-    place = POSITIONS.get(job.fun, len(job.arg))
-    saltenv = job.kwarg.get("saltenv", job.arg[place] if place < len(job.arg) else None)
-    for text in _texts([job.arg, job.kwarg]):
-        if text.startswith(SCHEME):
-            yield text if "?" in text or not isinstance(saltenv, str) else f"{text}?saltenv={saltenv}"
+    for fun, arg, kwarg in _calls(job):
+        place = POSITIONS.get(fun, len(arg))
+        saltenv = kwarg.get("saltenv", arg[place] if place < len(arg) else None)
+        for text in _texts([arg, kwarg]):
+            if text.startswith(SCHEME):
+                yield text if "?" in text or not isinstance(saltenv, str) else f"{text}?saltenv={saltenv}"
+
+
+def _calls(job: Job) -> list[Call]:
+    try:
+        return calls(job.fun, job.arg, job.kwarg)
+    except Refused:
+        # Its devices refuse it; and of a sealed one nothing is known here.
+        return []
 
 
 def _texts(value: Any) -> Iterator[str]:

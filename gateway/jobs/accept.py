@@ -24,6 +24,7 @@ from device_agent.protocol.messages import (
     encode_value,
 )
 from device_agent.protocol.outcomes import Outcome, State
+from device_agent.protocol.several import title
 from device_agent.protocol.stations import meanable
 from device_agent.protocol.targeting import Target, compile_target
 from gateway.bus import Bus
@@ -37,7 +38,7 @@ from gateway.jobs.open_jobs import ABOVE, LOCAL, Branch, OpenJob, OpenJobs, Wait
 from gateway.jobs.permission import FREE, Permission, Ruling
 from gateway.jobs.record import accepted_events, given, outcome_statement
 from gateway.jobs.refuse import refused_pages, refused_records, shut_below
-from gateway.jobs.request import Beside, Offered, Ordered, Returning, SentOn, no_files, no_returners, with_typed
+from gateway.jobs.request import Beside, Offered, Ordered, Returning, SentOn, no_files, no_returners, signed, with_typed
 from gateway.jobs.request import JobRequest as JobRequest  # noqa: PLC0414 - whoever submits one finds it here too
 from gateway.jobs.seal import SEALED_DEVICES, Sealer, is_told_of, public
 from gateway.metrics import Metrics
@@ -131,6 +132,7 @@ class Acceptance:
                 allowed=f"{limits.OPEN_JOBS} open jobs",
                 hint="outstation jobs list --state open, then jobs cancel",
             )
+        request = signed(request)
         sent_on = self.returning(request.ret)
         tgt, tgt_type = self._nodegroups.signed(request.tgt, request.tgt_type, request.delimiter)
         target = compile_target(tgt, tgt_type)
@@ -301,7 +303,7 @@ class Acceptance:
             raise UsageInvalid(
                 "this job cannot be sent",
                 error_id="job.invalid",
-                found=f"{draft.fun[:130]}: {refusal}",
+                found=f"{title(draft.fun, draft.arg, draft.kwarg)[:130]}: {refusal}",
                 allowed="module.function with arguments that JSON can carry",
                 hint="outstation run TARGET sys.list_functions",
             ) from None
@@ -334,7 +336,8 @@ class Acceptance:
             self._accepting.discard(job.jid)
         self._open_jobs.add(opened)
         self._metrics.add("jobs_accepted")
-        log.info("job accepted jid=%s fun=%s origin=%s expected=%d", job.jid, job.fun, origin, opened.expected)
+        name = title(job.fun, job.arg, job.kwarg)
+        log.info("job accepted jid=%s fun=%s origin=%s expected=%d", job.jid, name, origin, opened.expected)
         told = accepted_events(self._bus, public(job), expected.ids(), returners, held=ruling.held)
         await self._bus.fire(told, upward=False)
         await self._closing.check(opened)

@@ -12,6 +12,7 @@ from device_agent.protocol.messages import Close, Item
 from gateway.bus import Bus
 from gateway.jobs.expect import pages
 from gateway.jobs.open_jobs import OpenJob, OpenJobs
+from gateway.jobs.record import called
 from gateway.metrics import Metrics
 from gateway.spool.queue import Spool
 from gateway.store.reader import Reader
@@ -82,7 +83,7 @@ class Closing:
         self._tell(opened)
         self._metrics.add("jobs_closed")
         log.info("job closed jid=%s expected=%d counts=%s", jid, opened.expected, counts)
-        event = self._bus.event(tags.job_close(jid), {"jid": jid, "fun": opened.job.fun, "counts": counts})
+        event = self._bus.event(tags.job_close(jid), {"jid": jid, "fun": called(opened.job)[0], "counts": counts})
         await self._bus.fire([event], upward=False)
 
     async def answered(self, opened: OpenJob) -> None:

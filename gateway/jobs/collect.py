@@ -149,6 +149,7 @@ class Collection(Part):
             ended=self._clock.wall(),
             duration=message.duration,
             executions=message.executions,
+            retcodes=message.retcodes,
         )
         self._uncommitted_bytes += size
         self._take(_Arrived(record, opened, place))

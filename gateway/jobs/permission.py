@@ -19,6 +19,7 @@ from device_agent.clock import Clock
 from device_agent.errors import PolicyRefused
 from device_agent.protocol.globs import WILDCARDS
 from device_agent.protocol.messages import AuditVerdict, Job
+from device_agent.protocol.several import SEVERAL, Call, calls, title
 from device_agent.protocol.stations import meanable
 from device_agent.protocol.targeting import OPERATORS, Target, compile_target
 from gateway.audit.book import AuditBook, Deed
@@ -104,19 +105,21 @@ class Permission:
         devices = [] if "admin" in operator.roles else self._meant(target)
         ids = dict.fromkeys([*(device.id for device in devices), *_named(job)])
         sites = dict.fromkeys(device.site for device in devices)
-        verdict = self._by_pillar(operator, target) or self._judged(operator, job, list(ids), list(sites))
-        narrowed = None if isinstance(verdict, Deny) else _narrowed(job, verdict.within)
+        each = self._each_judged(operator, job, list(ids), list(sites))
+        verdict = self._by_pillar(operator, target) or _of_all(each)
+        let = [] if isinstance(verdict, Deny) else [one for one in each if not isinstance(one, Deny)]
+        narrowed: Job | None = job
+        for within in dict.fromkeys(one.within for one in let):
+            narrowed = narrowed and _narrowed(narrowed, within)
         if isinstance(verdict, Deny) or narrowed is None:
             if not isinstance(verdict, Deny):
-                within = ", ".join(verdict.within)
-                verdict = Deny(
-                    "this target cannot be limited to what is granted", f"a glob, or a list, within {within}"
-                )
+                globs = ", ".join(glob for one in let for glob in one.within)
+                verdict = Deny("this target cannot be limited to what is granted", f"a glob, or a list, within {globs}")
             self._metrics.add("jobs_denied")
             await self._audit.write([_deed(operator, job, "deny", _both(verdict.why, job.why), jid="")])
             raise self._refusal(operator, job, verdict)
         held = isinstance(verdict, Hold)
-        shut = frozenset(site for site in self._sites_below() if not self._reaches(verdict, site))
+        shut = frozenset(site for site in self._sites_below() if not all(self._reaches(one, site) for one in let))
         deed = _deed(operator, narrowed, "hold" if held else "allow", job.why)
         return narrowed, Ruling(held, shut=shut, statements=tuple(self._audit.statements([deed])))
 
@@ -257,11 +260,15 @@ class Permission:
         ]
 
     def _judged(self, operator: Operator, job: Job, ids: list[str], sites: list[str]) -> Verdict:
+        return _of_all(self._each_judged(operator, job, ids, sites))
+
+    def _each_judged(self, operator: Operator, job: Job, ids: list[str], sites: list[str]) -> list[Verdict]:
+        """The verdict on each function of a job. Raises ``Refused`` for what is no list of functions."""
         # Whoever issues a sealed job here says here what it does; of one from above there is only its issuer's word.
         hidden = job.sealed and operator.door == "above"
-        return self._policy().judge(
-            operator, job.fun, job.arg, job.kwarg, ids, sites, self._clock.wall(), hidden=hidden
-        )
+        made = [Call(job.fun, job.arg, job.kwarg)] if hidden else calls(job.fun, job.arg, job.kwarg)
+        policy, now = self._policy(), self._clock.wall()
+        return [policy.judge(operator, *call, ids, sites, now, hidden=hidden) for call in made]
 
     def _reaches(self, verdict: Allow | Hold, site: str) -> bool:
         """Whether a site below is one of those that are granted, or the way to one."""
@@ -291,6 +298,13 @@ class Permission:
         return f"the policy of site {self._site}: {verdict.why}{allowed}"[:REASON_CHARACTERS]
 
 
+def _of_all(verdicts: Sequence[Verdict]) -> Verdict:
+    """A job goes when each of its calls may, and waits when one of them has to."""
+    worst: list[Verdict] = [each for each in verdicts if isinstance(each, Deny)]
+    worst += [each for each in verdicts if isinstance(each, Hold)]
+    return (worst or verdicts)[0]
+
+
 def _deed(
     operator: Operator, job: Job, verdict: AuditVerdict, why: str, *, action: str = "run", jid: str | None = None
 ) -> Deed:
@@ -303,14 +317,14 @@ def _deed(
         verdict=verdict,
         why=why,
         jid=job.jid if jid is None else jid,
-        fun=job.fun,
+        fun=title(job.fun, job.arg, job.kwarg),
         arguments="" if job.sealed else _arguments(job),
     )
 
 
 def _arguments(job: Job) -> str:
     """The arguments as they would be typed, and the commits of the files that they name."""
-    typed = call_text("", job.arg, job.kwarg).strip()
+    typed = call_text(job.fun if job.fun == SEVERAL else "", job.arg, job.kwarg).strip()
     return f"{typed} (files of {job.commits})" if job.commits else typed
 
 

@@ -9,6 +9,7 @@ from device_agent.clock import stamp
 from device_agent.protocol import limits, tags
 from device_agent.protocol.messages import Event, Job, OutcomeRecord, decode_stored, encode_value
 from device_agent.protocol.outcomes import Outcome
+from device_agent.protocol.several import SEVERAL, in_salt, title
 from gateway.bus import Bus
 from gateway.store.writer import Statement
 
@@ -36,7 +37,7 @@ def given(
         jid=job.jid,
         site=site,
         id=device,
-        fun=job.fun,
+        fun=title(job.fun, job.arg, job.kwarg),
         outcome=outcome,
         retcode=NOT_RUN_RETCODE,
         why=why,
@@ -89,15 +90,21 @@ def outcome_statement(records: Iterable[OutcomeRecord], link: str) -> Statement:
     )
 
 
+def called(job: Job) -> tuple[str | list[str], list[Any]]:
+    """What a job calls and with what, as Salt's events have it: of several functions lists."""
+    return in_salt(job.fun, job.arg, job.kwarg) if job.fun == SEVERAL else (job.fun, job.arg)
+
+
 def new_event(job: Job, ids: Sequence[str]) -> dict[str, Any]:
     """The data of ``salt/job/<jid>/new``; as many of the expected ids as a manifest page holds."""
+    fun, arg = called(job)
     return {
         "jid": job.jid,
         "tgt": job.tgt,
         "tgt_type": job.tgt_type,
         "user": job.user,
-        "fun": job.fun,
-        "arg": job.arg,
+        "fun": fun,
+        "arg": arg,
         "minions": list(ids[: limits.MANIFEST_PAGE]),
         "missing": [],
         "_stamp": stamp(job.issued),
@@ -106,9 +113,10 @@ def new_event(job: Job, ids: Sequence[str]) -> dict[str, Any]:
 
 def publish_event(job: Job, returners: Sequence[str]) -> dict[str, Any]:
     """The data of ``salt/job/<jid>/publish``: the job goes out. ``ret`` is its returners, with commas between."""
+    fun, arg = called(job)
     return {
-        "fun": job.fun,
-        "arg": job.arg,
+        "fun": fun,
+        "arg": arg,
         "tgt": job.tgt,
         "jid": job.jid,
         "ret": ",".join(returners),
@@ -128,13 +136,14 @@ def accepted_events(bus: Bus, job: Job, ids: Sequence[str], returners: Sequence[
 
 def return_event(record: OutcomeRecord, job: Job | None) -> Event:
     """The ``salt/job/<jid>/ret/<id>`` event: Salt's keys, and our outcome beside them."""
+    fun, arg = (record.fun, []) if job is None else called(job)
     data: dict[str, Any] = {
         "cmd": "_return",
         "id": record.id,
         "jid": record.jid,
-        "fun": record.fun,
+        "fun": fun if isinstance(fun, list) else record.fun,
         # What only a device may read is not told to whoever listens.
-        "fun_args": [] if job is None or job.sealed else job.arg,
+        "fun_args": [] if job is None or job.sealed else arg,
         "return": record.value,
         "retcode": record.retcode,
         "success": record.outcome is Outcome.OK,

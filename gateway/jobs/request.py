@@ -10,7 +10,8 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
-from device_agent.errors import UsageInvalid
+from device_agent.errors import Refused, UsageInvalid
+from device_agent.protocol import several
 from device_agent.protocol.messages import TYPED_CHARACTERS, Job, Late
 from gateway.jobs.nodegroups import TypedKind
 from gateway.store.writer import Statement
@@ -65,7 +66,10 @@ def no_returners(said: Returning) -> SentOn | None:
 
 
 class JobRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What an operator asks for. Times are seconds; None means the default for ``late``."""
+    """What an operator asks for. Times are seconds; None means the default for ``late``.
+
+    ``fun`` may be several names with commas between; ``arg`` then has a list for each, as Salt writes them.
+    """
 
     tgt: str
     fun: str
@@ -80,6 +84,30 @@ class JobRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     why: str = ""
     sealed: bool = False
     ret: Returning = []
+
+
+def signed(request: JobRequest) -> JobRequest:
+    """The request with its functions as they are signed. Raises ``UsageInvalid``."""
+    if several.SEVERAL not in request.fun and "," not in request.fun:
+        return request
+    allowed = "module.function,module.function with a list of arguments for each in arg"
+    try:
+        if request.kwarg:
+            raise Refused("malformed", "named arguments of several functions stand in the lists, each as in Salt")
+        if request.sealed:
+            allowed = "one function in a sealed job"
+            raise Refused("not_alone", "the stations on the way of a sealed job are to know what it calls")
+        arg = several.of_salt(request.fun.split(","), request.arg)
+        several.calls(several.SEVERAL, arg, {})
+    except Refused as refused:
+        raise UsageInvalid(
+            "these functions cannot be one job",
+            error_id="job.invalid",
+            where="fun",
+            found=f"{request.fun[:130]}: {refused.detail}",
+            allowed=allowed,
+        ) from None
+    return replace(request, fun=several.SEVERAL, arg=arg, kwarg={})
 
 
 def with_typed(job: Job, request: JobRequest) -> Job:

@@ -17,6 +17,7 @@ from device_agent.clock import iso
 from device_agent.errors import PolicyRefused, Refused
 from device_agent.protocol.links import Parcel, Sealed
 from device_agent.protocol.messages import Job, decode_job, encode
+from device_agent.protocol.several import calls, title
 from device_agent.trust import policy, signed_job
 from device_agent.trust.reach import SHELL_ROLE, Custom, needs_shell, no_custom, words
 from device_agent.trust.replay import next_seq
@@ -88,7 +89,7 @@ class Sealer:
         if self._authority.master is not None:
             self._master_may_issue(job)
             return
-        certificate = self._authority.certificate
+        certificate, fun = self._authority.certificate, title(job.fun, job.arg, job.kwarg)
         if certificate is None:
             raise PolicyRefused(
                 "this gateway belongs to no fleet yet, so no device would believe it",
@@ -97,13 +98,14 @@ class Sealer:
             )
         try:
             own = self._authority.anchor.issuer(self._authority.signing.kid, "job", self._site, self._authority.now())
-            if needs_shell(job.fun, (job.arg, job.kwarg), self.custom_reach) and SHELL_ROLE not in own.certifier:
-                raise Refused(
-                    "not_granted", "it is as good as a root shell, which the master of this site may not order itself"
-                )
-            policy.check_function(
-                certificate.policy, job.fun, job.arg, job.kwarg, origin=job.origin, custom=self.custom_reach
-            )
+            for call in calls(job.fun, job.arg, job.kwarg):
+                fun = call.fun
+                if needs_shell(fun, (call.arg, call.kwarg), self.custom_reach) and SHELL_ROLE not in own.certifier:
+                    raise Refused(
+                        "not_granted",
+                        "it is as good as a root shell, which the master of this site may not order itself",
+                    )
+                policy.check_function(certificate.policy, *call, origin=job.origin, custom=self.custom_reach)
         except Refused as refused:
             if refused.reason == "issuer_expired":
                 raise PolicyRefused(
@@ -113,22 +115,22 @@ class Sealer:
                     hint="outstation check: a master that is reached renews it",
                 ) from None
             raise PolicyRefused(
-                f"{job.fun} is not granted to this site",
+                f"{fun} is not granted to this site",
                 error_id="policy.not_granted",
                 found=refused.detail or refused.reason,
                 allowed=", ".join(map(words, certificate.policy.fun)),
-                hint=f"run it from a master, or grant it there: outstation keys accept {self._site}"
-                f" --grant '{job.fun}'",
+                hint=f"run it from a master, or grant it there: outstation keys accept {self._site} --grant '{fun}'",
             ) from None
 
     def _master_may_issue(self, job: Job) -> None:
         try:
             self._authority.check_role("job")
             if needs_shell(job.fun, (job.arg, job.kwarg), self.custom_reach):
+                # One of several is enough.
                 self._authority.check_role(SHELL_ROLE)
         except Refused as refused:
             raise PolicyRefused(
-                f"no device would take {job.fun} from this master",
+                f"no device would take {title(job.fun, job.arg, job.kwarg)} from this master",
                 error_id="policy.no_role",
                 found=refused.detail or refused.reason,
                 allowed=", ".join(sorted(self._authority.roles())) or "nothing: it is not in the fleet's root list",

@@ -9,6 +9,7 @@ from device_agent.clock import Clock
 from device_agent.errors import NotFound
 from device_agent.protocol.messages import Job, decode_job, decode_stored
 from device_agent.protocol.outcomes import State
+from device_agent.protocol.several import SEVERAL, in_salt, title
 from gateway.devices.sites import SiteBook
 from gateway.jobs.open_jobs import BranchState, OpenJob, OpenJobs
 from gateway.jobs.seal import public
@@ -178,11 +179,12 @@ class JobViews:
 
 
 def _definition(job: Job, origin: str, accepted: float, closed: float | None, cancelled: bool) -> dict[str, Any]:
+    several = job.fun == SEVERAL
     return {
         "jid": job.jid,
-        "fun": job.fun,
-        "arg": job.arg,
-        "kwarg": job.kwarg,
+        "fun": title(job.fun, job.arg, job.kwarg),
+        "arg": in_salt(job.fun, job.arg, job.kwarg)[1] if several else job.arg,
+        "kwarg": {} if several else job.kwarg,
         "tgt": job.tgt,
         "tgt_type": job.tgt_type,
         "typed": job.typed,

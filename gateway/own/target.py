@@ -29,6 +29,7 @@ from device_agent.parts import Part
 from device_agent.protocol.jid import JidMaker
 from device_agent.protocol.links import Parcel, Returns
 from device_agent.protocol.messages import Grains, Hello, Job
+from device_agent.protocol.several import calls
 from device_agent.protocol.stations import station_device
 from device_agent.signed_delivery import vouched
 from device_agent.trust.reach import granted
@@ -240,7 +241,7 @@ class _Granted(Delivery):
 
     def open(self) -> tuple[Job, float]:
         job, remaining = self._inner.open()
-        given, custom = (job.arg, job.kwarg), self._custom.reach
-        if not any(granted(term, job.fun, given, custom=custom) for term in self._grants):
-            raise Refused("not_granted", f"{job.fun} on a station takes a grant in its settings: station.grants")
+        for fun, arg, kwarg in calls(job.fun, job.arg, job.kwarg):
+            if not any(granted(term, fun, (arg, kwarg), custom=self._custom.reach) for term in self._grants):
+                raise Refused("not_granted", f"{fun} on a station takes a grant in its settings: station.grants")
         return job, remaining

@@ -9,6 +9,8 @@ from msgspec import Struct
 from device_agent.clock import stamp
 from device_agent.protocol.messages import Job, OutcomeRecord
 from device_agent.protocol.outcomes import Outcome
+from device_agent.protocol.several import title
+from gateway.jobs.record import called
 
 
 class Returned(Struct, frozen=True):
@@ -24,9 +26,9 @@ class Returned(Struct, frozen=True):
         return {
             "jid": record.jid,
             "id": record.id,
-            "fun": record.fun or job.fun,
+            "fun": record.fun or title(job.fun, job.arg, job.kwarg),
             # What only a device may read is not told to others.
-            "fun_args": [] if job.sealed else job.arg,
+            "fun_args": [] if job.sealed else called(job)[1],
             "return": record.value,
             "retcode": record.retcode,
             "success": record.outcome is Outcome.OK,

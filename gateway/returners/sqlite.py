@@ -11,6 +11,7 @@ import sqlite3
 from functools import partial
 from typing import Final
 
+from gateway.jobs.record import called
 from gateway.returners.own_thread import OwnThread
 from gateway.returners.returned import NotReturned, Returned
 from gateway.returners.settings import SqliteSettings
@@ -59,7 +60,7 @@ class SqliteReturner:
 
 def _put(database: sqlite3.Connection, returned: Returned) -> None:
     told, job = returned.fields(), returned.job
-    load = {"jid": job.jid, "fun": job.fun, "arg": told["fun_args"], "tgt": job.tgt, "tgt_type": job.tgt_type}
+    load = {"jid": job.jid, "fun": called(job)[0], "arg": told["fun_args"], "tgt": job.tgt, "tgt_type": job.tgt_type}
     load["user"] = job.user
     database.execute("INSERT OR REPLACE INTO jids (jid, load) VALUES (?, ?)", (job.jid, json.dumps(load, default=str)))
     # Two sites may each have a device of one name.

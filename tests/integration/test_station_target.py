@@ -6,12 +6,38 @@ from pathlib import Path
 
 import pytest
 
+from device_agent.errors import Refused
+from device_agent.heard import Delivery
+from device_agent.own import NoCustom
 from device_agent.protocol.jid import JidMaker
-from gateway.own.target import StationTarget
+from device_agent.protocol.messages import Job
+from device_agent.protocol.several import SEVERAL
+from gateway.own.target import StationTarget, _Granted
 from gateway.store.damage import ROW, Damage, encode
+from tests.peers.database import a_job
 from tests.peers.ssh_site import SshSite, ssh_site
 
 AT = 1_763_000_000.0
+
+
+class Paper(Delivery):
+    """A job that was proven, as far as this test goes."""
+
+    def __init__(self, job: Job) -> None:
+        super().__init__(job.jid, job.tgt, job.tgt_type, b"", 1)
+        self._job = job
+
+    def open(self) -> tuple[Job, float]:
+        return self._job, 60.0
+
+
+@pytest.mark.parametrize("calls", [["test.ping", "grains.set"], ["grains.set", "test.ping"]])
+def test_its_settings_have_to_grant_each_of_several_functions(calls: list[str]) -> None:
+    job = a_job(1, fun=SEVERAL, arg=[[fun, [], {}] for fun in calls])
+    assert _Granted(Paper(job), ["looks", "changes"], NoCustom()).open() == (job, 60.0)
+    for grants in (["looks"], ["changes"], ["_several.*", "test.*"], []):
+        with pytest.raises(Refused, match=r"station\.grants"):
+            _Granted(Paper(job), grants, NoCustom()).open()
 
 
 async def found(site: SshSite, folder: Path, seconds: float) -> bool:

@@ -50,6 +50,41 @@ def test_arguments_and_options_reach_the_station(api: ApiDouble, shell: Shell) -
 
 
 @pytest.mark.parametrize(
+    ("typed", "arg"),
+    [
+        (["test.ping,test.version"], [[], []]),
+        (["test.ping,test.version", ","], [[], []]),
+        (["test.ping,cmd.run", ",", "uptime"], [[], ["uptime"]]),
+        (["cmd.run,test.ping", "uptime", "cwd=/", ","], [["uptime", {"cwd": "/", "__kwarg__": True}], []]),
+        (["test.echo,test.echo", "a, b", ",", "3"], [["a, b"], [3]]),
+    ],
+)
+def test_several_functions_have_a_comma_between_their_arguments(
+    typed: list[str], arg: list[Any], api: ApiDouble, shell: Shell
+) -> None:
+    assert shell.here("run", "*", *typed).status == 0
+    wanted = asked(api)
+    assert (wanted["fun"], wanted["arg"], wanted["kwarg"]) == (typed[0], arg, {})
+
+
+@pytest.mark.parametrize(
+    ("typed", "says"),
+    [
+        (["test.ping,cmd.run", "uptime"], "2 functions have arguments for 1"),
+        (["test.ping,cmd.run", ",", "uptime", ","], "2 functions have arguments for 3"),
+        (["test.ping,"], "found ''"),
+        (["test.ping, test.version"], "found ' test.version'"),
+        (["test.ping,cmd.run", ",", "cwd=/", "cwd=/tmp"], "cwd is given twice"),
+    ],
+)
+def test_what_is_not_typed_so_is_said(typed: list[str], says: str, api: ApiDouble, shell: Shell) -> None:
+    finished = shell.here("run", "*", *typed)
+    assert finished.status == 2
+    assert says in " ".join(finished.error.split())
+    assert not api.asked("POST", "/jobs")
+
+
+@pytest.mark.parametrize(
     ("options", "kind"),
     [
         ([], "glob"),

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from device_agent.errors import EXIT_REFUSED
+from device_agent.protocol.several import SEVERAL
 from gateway.devices.policy import (
     DAYS,
     MAY,
@@ -311,3 +312,17 @@ def test_a_refusal_says_who_what_and_how_to_get_it() -> None:
     assert "sudo" in (not_allowed(without_file("x"), who("viewer"), "run", "").hint or "")
     token = Operator("anna", frozenset(), "api", token="1")
     assert "operators new anna --role operator" in (not_allowed(policy(), token, "run", "").hint or "")
+
+
+@pytest.mark.parametrize("hidden", [True, False])
+def test_several_functions_are_granted_by_no_rule_at_once(hidden: bool) -> None:
+    """Whoever judges a job judges each of its functions; where these are sealed to devices nobody here can."""
+    calls = [] if hidden else [["test.ping", [], {}], ["cmd.run", ["id"], {}]]
+    rules = (Rule(("shell", "_several.*", "*"), sealed=True),)
+    asking = who("operator")
+    for held_to, operator in ((policy(centre=rules), ABOVE), (policy(*rules), asking), (policy(), asking)):
+        verdict = judged(held_to, operator, SEVERAL, *calls, hidden=hidden)
+        assert isinstance(verdict, Deny)
+        assert "one by one" in verdict.why
+    assert judged(policy(), ABOVE, SEVERAL, *calls, hidden=hidden) == Allow()
+    assert judged(policy(*rules), who("admin"), SEVERAL, *calls) == Allow()

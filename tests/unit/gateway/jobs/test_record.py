@@ -11,7 +11,9 @@ from msgspec.structs import replace
 
 from device_agent.protocol.messages import Job, OutcomeRecord, decode_value
 from device_agent.protocol.outcomes import Outcome
-from gateway.jobs.record import is_only_heard, outcome_statement, return_event
+from device_agent.protocol.several import SEVERAL
+from gateway.jobs.record import given, is_only_heard, new_event, outcome_statement, publish_event, return_event
+from gateway.returners.returned import Returned
 from gateway.store.migrate import steps
 
 JID = "20261121031500000000"
@@ -129,3 +131,19 @@ def test_a_return_is_only_heard_unless_it_came_late() -> None:
     assert not is_only_heard(replace(event, data={**event.data, "late": True}))
     for tag in ("salt/job/1/new", "salt/job/1/close", "salt/jobs/1/ret/cam-1", "salt/job/ret/1"):
         assert not is_only_heard(replace(event, tag=tag))
+
+
+def test_of_several_functions_salts_events_have_lists() -> None:
+    made = [["cmd.run", ["uptime"], {"cwd": "/"}], ["test.ping", [], {}]]
+    job = Job(jid=JID, tgt="*", fun=SEVERAL, arg=made, user="ops", issued=0.0, expires=60.0)
+    functions, arguments = ["cmd.run", "test.ping"], [["uptime", {"cwd": "/", "__kwarg__": True}], []]
+    told = return_event(record(fun="cmd.run,test.ping"), job).data
+    assert (told["fun"], told["fun_args"]) == (functions, arguments)
+    told = return_event(record(fun="cmd.run,test.ping"), None).data
+    assert (told["fun"], told["fun_args"]) == ("cmd.run,test.ping", [])
+    for event in (new_event(job, ["cam-1"]), publish_event(job, [])):
+        assert (event["fun"], event["arg"]) == (functions, arguments)
+    ours = given(job, "lisbon", "cam-1", Outcome.UNREACHABLE, "", seen=None, ended=0.0)
+    assert ours.fun == "cmd.run,test.ping"
+    fields = Returned(1, job, record(fun="cmd.run,test.ping")).fields()
+    assert (fields["fun"], fields["fun_args"]) == ("cmd.run,test.ping", arguments)
