@@ -21,8 +21,20 @@ STARS = 3
 _plain = re.compile(r"[\w.*|^$\\-]*", re.ASCII)
 
 
-def refusals(auth_list: Sequence[Any], fun: str, devices: Iterable[Device], user: str) -> dict[str, str]:
-    """The devices that the list does not let this function run on, and why. An empty list is the superuser's."""
+def refusals(
+    auth_list: Sequence[Any], functions: Iterable[str], devices: Sequence[Device], user: str
+) -> dict[str, str]:
+    """The devices that the list does not let each of these functions run on, and why. An empty list is the superuser's.
+
+    Each is asked for by its own name: what a pattern says of ``test.ping,cmd.run`` says nothing.
+    """
+    refused: dict[str, str] = {}
+    for fun in functions:
+        refused = _refusals(auth_list, fun, devices, user) | refused
+    return refused
+
+
+def _refusals(auth_list: Sequence[Any], fun: str, devices: Sequence[Device], user: str) -> dict[str, str]:
     if not auth_list:
         return {}
     anywhere = any(isinstance(entry, str) and _fits(entry, fun) for entry in auth_list)

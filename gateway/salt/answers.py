@@ -6,11 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from msgspec import UNSET
 from msgspec.structs import asdict
 
 from device_agent.protocol.globs import compile_glob
 from device_agent.protocol.messages import AuditRecord, Event, Item, Job, OutcomeRecord
 from device_agent.protocol.outcomes import Outcome
+from device_agent.protocol.several import in_salt
 from gateway.jobs.record import NOT_RUN_RETCODE
 from upstream.salt.ports import DeviceAnswer, ReturnsOfJob
 
@@ -48,7 +50,8 @@ _barred = [compile_glob(glob) for glob in BARRED]
 class Told:
     """How answers to one job go to one master: with the job's definition where it is not that master's own job."""
 
-    fun: str
+    fun: str | Sequence[str]
+    """Several names where the job has several functions."""
     fun_args: Sequence[Any] = ()
     load: Mapping[str, Any] | None = None
     master_id: str = ""
@@ -70,13 +73,14 @@ def answer(record: OutcomeRecord, fun_args: Sequence[Any] = ()) -> DeviceAnswer:
         retcode=record.retcode if good else record.retcode or NOT_RUN_RETCODE,
         success=good,
         fun_args=fun_args,
+        retcodes={} if record.retcodes is UNSET else record.retcodes,
     )
 
 
 def entries(records: Iterable[OutcomeRecord], told: Mapping[str, Told]) -> list[ReturnsOfJob]:
     """Outcomes by job, each device once in an entry: two sites may have devices of one name."""
     found: dict[tuple[str, int], dict[str, DeviceAnswer]] = {}
-    names: dict[str, str] = {}
+    names: dict[str, str | Sequence[str]] = {}
     for record in records:
         names[record.jid] = told[record.jid].fun or record.fun
         place = 0
@@ -96,17 +100,21 @@ def entries(records: Iterable[OutcomeRecord], told: Mapping[str, Told]) -> list[
     ]
 
 
-def outputter(fun: str) -> str:
+def outputter(fun: str | Sequence[str]) -> str:
     """How ``salt`` shows what a function returns, where that is not its usual way."""
-    return "highstate" if fun in {"state.apply", "state.highstate", "state.sls", "state.single"} else ""
+    return (
+        "highstate"
+        if isinstance(fun, str) and fun in {"state.apply", "state.highstate", "state.sls", "state.single"}
+        else ""
+    )
 
 
 def load_of(job: Job) -> dict[str, Any]:
     """What defines a job that the station itself issued, as a Salt master keeps it."""
-    arg = [*job.arg, {**job.kwarg, "__kwarg__": True}] if job.kwarg else list(job.arg)
+    fun, arg = in_salt(job.fun, job.arg, job.kwarg)
     return {
         "jid": job.jid,
-        "fun": job.fun,
+        "fun": fun,
         "arg": arg,
         "tgt": job.tgt.split(",") if job.tgt_type == "list" else job.tgt,
         "tgt_type": job.tgt_type,

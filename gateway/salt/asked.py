@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from device_agent.errors import NotFound, PolicyRefused
 from device_agent.protocol.messages import Job
 from device_agent.protocol.outcomes import State
+from device_agent.protocol.several import title
 from gateway.audit.book import AuditBook, Deed
 from gateway.devices.device import Device
 from gateway.jobs.deliver import Delivery
@@ -150,7 +151,8 @@ class JobTable:
     async def _stop(self, opened: OpenJob, who: str) -> set[str]:
         """Cancel a job; the devices that waited for it. Raises ``StationFailed``."""
         job, waiting = opened.job, set(opened.waiting)
-        deed = Deed(user=who, door="salt", action="cancel", subject=job.tgt, verdict="allow", jid=job.jid, fun=job.fun)
+        fun = title(job.fun, job.arg, job.kwarg)
+        deed = Deed(user=who, door="salt", action="cancel", subject=job.tgt, verdict="allow", jid=job.jid, fun=fun)
         try:
             await self._delivery.cancel(job.jid, self._audit.statements([deed]))
         except NotFound:

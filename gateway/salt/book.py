@@ -58,6 +58,12 @@ class Ordered:
     size: int
     """Bytes of the definition as it is kept."""
 
+    @property
+    def called(self) -> str | list[str]:
+        """What the master called: the name of a function, or a list of names."""
+        fun = self.load.get("fun")
+        return fun if isinstance(fun, list) else self.fun
+
 
 class SaltBook:
     """Reads and writes the table ``salt_jobs``."""

@@ -147,7 +147,7 @@ class SaltOrders:
             # A later part of a batch is a job of its own here.
             order = _for_these(order, meant, await self._own_jid(told))
         who = _who(order, master)
-        kept_from = refusals(order.auth_list, _fun(order), meant, order.user or "this user")
+        kept_from = refusals(order.auth_list, _names(order), meant, order.user or "this user")
         if isinstance(order.fun, str) and order.fun in ASKED:
             found = await self._table.answer(order, meant, kept_from, who, master)
             if found is not None:
@@ -257,16 +257,15 @@ class SaltOrders:
         kept_from: Mapping[str, str],
     ) -> str:
         """Make a job of it; the reason when that is refused. Raises ``StationFailed`` when nothing could be kept."""
-        assert isinstance(order.fun, str)
         tgt, kind = self._signed(order, meant)
         ids = sorted({device.id for device in meant})
-        kept = self._book.adding(order, order.fun, master, ids, self._clock.wall(), _unless(told, order.jid))
+        kept = self._book.adding(order, _fun(order), master, ids, self._clock.wall(), _unless(told, order.jid))
         try:
             request = JobRequest(
                 tgt=tgt,
                 tgt_type=kind,
                 delimiter=order.delimiter if kind in ("grain", "grain_pcre", "pillar", "pillar_pcre") else ":",
-                fun=order.fun,
+                fun=_fun(order),
                 arg=order.arg,
                 kwarg=order.kwarg,
                 ret=order.ret,
@@ -314,7 +313,7 @@ class SaltOrders:
         items = list(answers.items())
         for start in range(0, len(items), limits.MANIFEST_PAGE):
             some = dict(items[start : start + limits.MANIFEST_PAGE])
-            entry = ReturnsOfJob(jid=order.jid, fun=_fun(order), answers=some, master_id=order.master_id)
+            entry = ReturnsOfJob(jid=order.jid, fun=order.fun, answers=some, master_id=order.master_id)
             self._telling.tell(master, entry)
 
 
@@ -329,7 +328,7 @@ def _denied(order: SaltOrder, who: str, why: str) -> Deed:
         why=why,
         jid=order.jid,
         fun=_fun(order),
-        arguments=call_text("", order.arg, order.kwarg).strip() if isinstance(order.fun, str) else "",
+        arguments=call_text("", order.arg, order.kwarg).strip(),
     )
 
 
@@ -372,9 +371,16 @@ def _fun(order: SaltOrder) -> str:
     return order.fun if isinstance(order.fun, str) else ",".join(order.fun)
 
 
+def _names(order: SaltOrder) -> list[str]:
+    """Every function that is named, whatever stands between the names."""
+    return _fun(order).split(",")
+
+
 def _impossible(order: SaltOrder) -> str:
-    if not isinstance(order.fun, str):
-        return "this gateway takes one function in a job; run them one after another, or use state.apply"
+    if not isinstance(order.fun, str) and len(order.fun) == 1:
+        return "a list of one function; order it by its name alone"
+    if isinstance(order.fun, str) and "," in order.fun:
+        return f"{order.fun[:130]} is no function; several are a list of names, with a list of arguments for each"
     if len(order.jid) != JID_DIGITS:
         return "this gateway takes jids of 20 digits; set unique_jid: False on the master"
     return ""

@@ -314,11 +314,11 @@ class SaltSender(Part):
                     arg = order.load.get("arg", [])
                     load = None if order.master == master else order.load
                     found[jid] = Told(
-                        order.fun, arg if isinstance(arg, list) else [], load, order.master_id, order.told_as
+                        order.called, arg if isinstance(arg, list) else [], load, order.master_id, order.told_as
                     )
                 case Job() as job:
                     load = load_of(public(job))
-                    found[jid] = Told(job.fun, load["arg"], load)
+                    found[jid] = Told(load["fun"], load["arg"], load)
                 case None:
                     found[jid] = Told("", (), {"jid": jid, "fun": "", "arg": [], "tgt": "*", "tgt_type": "glob"})
         return found

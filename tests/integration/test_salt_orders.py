@@ -106,7 +106,6 @@ async def test_what_was_not_granted_to_salt_is_answered_for_every_device(tmp_pat
 @pytest.mark.parametrize(
     ("order", "says"),
     [
-        (published(JID, fun=["test.ping", "test.version"], arg=[[], []]), "one function"),
         (published(JID, "nonsense"), "cannot be sent"),
         (published(JID, ret="mysql"), "returner"),
     ],

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 
 from device_agent.errors import Refused
@@ -37,11 +40,14 @@ class Sending:
             masters=lambda: [ONE, TWO],
         )
 
-    async def ordered(self, number: int, master: str) -> str:
+    async def ordered(
+        self, number: int, master: str, fun: str | list[str] = "test.echo", arg: Sequence[Any] = ("hello",)
+    ) -> str:
         """A job that a master ordered."""
         jid = str(FIRST_JID + number)
-        order = published(jid, "test.echo", ["hello"], master_id=f"id of {master}")
-        await self.rooms.writer.commit(self.book.adding(order, "test.echo", master, ["cam-1"], self.clock.wall()))
+        order = published(jid, fun, arg, master_id=f"id of {master}")
+        name = fun if isinstance(fun, str) else ",".join(fun)
+        await self.rooms.writer.commit(self.book.adding(order, name, master, ["cam-1"], self.clock.wall()))
         return jid
 
     async def answered(self, jid: str, *devices: str, value: object = "hello") -> None:

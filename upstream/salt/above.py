@@ -94,9 +94,9 @@ class Above:
         told: dict[str, Any] = {
             "id": self._rules.id,
             "jid": entry.jid,
-            "fun": entry.fun,
+            "fun": entry.fun if isinstance(entry.fun, str) else list(entry.fun),
             "load": dict(entry.load),
-            "return": {device: _answer(answer) for device, answer in entry.answers.items()},
+            "return": {device: _answer(answer, entry.fun) for device, answer in entry.answers.items()},
         }
         if entry.master_id:
             told["master_id"] = entry.master_id
@@ -105,11 +105,13 @@ class Above:
         return told
 
 
-def _answer(answer: DeviceAnswer) -> dict[str, Any]:
-    return {
-        **answer.more,
-        "return": answer.value,
-        "retcode": answer.retcode,
-        "success": answer.success,
-        "fun_args": list(answer.fun_args),
-    }
+def _answer(answer: DeviceAnswer, fun: str | Sequence[str]) -> dict[str, Any]:
+    told = {**answer.more, "return": answer.value, "retcode": answer.retcode, "success": answer.success}
+    if not isinstance(fun, str):
+        # A master that is told of several functions and finds one number for all fails, and confirms nothing any more.
+        told |= {
+            "return": answer.value if isinstance(answer.value, dict) else dict.fromkeys(fun, answer.value),
+            "retcode": {name: answer.retcodes.get(name, answer.retcode) for name in fun},
+            "success": {name: not answer.retcodes[name] if name in answer.retcodes else answer.success for name in fun},
+        }
+    return {**told, "fun_args": list(answer.fun_args)}

@@ -10,6 +10,7 @@ import msgspec
 
 from device_agent.errors import Refused
 from device_agent.protocol import limits
+from device_agent.protocol.several import split
 
 JID: Final = re.compile(r"\d{20}(_\d{1,10})?", re.ASCII)
 """``YYYYmmddHHMMSSffffff``, and the number of the process that made it where the master adds it."""
@@ -59,7 +60,7 @@ def read_order(load: Mapping[Any, Any]) -> SaltOrder:
     fun = _functions(load.get("fun"))
     arg = load.get("arg", [])
     _check(isinstance(arg, list) and len(arg) <= limits.ARGUMENTS, "arg")
-    plain, named = (arg, {}) if isinstance(fun, tuple) else _split(arg)
+    plain, named = (arg, {}) if isinstance(fun, tuple) else split(arg)
     tgt_type = _text(load, "tgt_type", "glob")
     _check(_keyed(arg), "arg")
     # Only the empty list, or none, is the superuser's: an empty map or text says nothing that could be trusted.
@@ -141,21 +142,6 @@ def _target(tgt: object, kind: str) -> str | tuple[str, ...]:
     if kind == "list":
         return tuple(name for name in (part.strip() for part in tgt.split(",")) if name)
     return tgt
-
-
-def _split(arg: list[Any]) -> tuple[list[Any], dict[str, Any]]:
-    """Arguments by position and by name; the map that holds the latter says so itself."""
-    plain: list[Any] = []
-    named: dict[str, Any] = {}
-    for value in arg:
-        if isinstance(value, dict) and value.get("__kwarg__") is True:
-            for key, entry in value.items():
-                _check(isinstance(key, str), "arg")
-                if key != "__kwarg__":
-                    named[key] = entry
-        else:
-            plain.append(value)
-    return plain, named
 
 
 def _returners(ret: object) -> str:

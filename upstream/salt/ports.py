@@ -26,6 +26,8 @@ class DeviceAnswer:
     retcode: int = 0
     success: bool = True
     fun_args: Sequence[Any] = ()
+    retcodes: Mapping[str, int] = field(default_factory=dict)
+    """Of the functions of a job that has several, as far as they are known."""
     more: Mapping[str, Any] = field(default_factory=dict)
     """What else the master's event of it has."""
 
@@ -38,7 +40,7 @@ class ReturnsOfJob:
     """
 
     jid: str
-    fun: str
+    fun: str | Sequence[str]
     answers: Mapping[str, DeviceAnswer]
     load: Mapping[str, Any] = field(default_factory=dict)
     master_id: str = ""

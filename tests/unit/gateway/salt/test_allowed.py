@@ -14,9 +14,9 @@ def device(name: str) -> Device:
     return Device("lisbon", name, "mqtt", None, "1", {"os": "Debian"}, True, 0.0, 0.0, 1)
 
 
-def allowed(auth_list: list[Any], fun: str = "test.ping") -> set[str]:
+def allowed(auth_list: list[Any], *functions: str) -> set[str]:
     devices = [device("cam-1"), device("door")]
-    refused = refusals(auth_list, fun, devices, "thatch")
+    refused = refusals(auth_list, functions or ["test.ping"], devices, "thatch")
     assert all(why.startswith("not_granted") for why in refused.values())
     return {device.id for device in devices} - refused.keys()
 
@@ -43,3 +43,17 @@ def allowed(auth_list: list[Any], fun: str = "test.ping") -> set[str]:
 )
 def test_a_list_grants_what_it_names(auth_list: list[Any], who: set[str]) -> None:
     assert allowed(auth_list) == who
+
+
+@pytest.mark.parametrize(
+    ("auth_list", "who"),
+    [
+        (["test.*", "cmd.run"], {"cam-1", "door"}),
+        (["test.*"], set()),
+        (["cmd.*"], set()),
+        ([{"cam-*": ["test.*", "cmd.*"]}, {"door": ["test.*"]}], {"cam-1"}),
+        (["test.*", {"door": ["cmd.run"]}], {"door"}),
+    ],
+)
+def test_of_several_functions_each_has_to_be_granted(auth_list: list[Any], who: set[str]) -> None:
+    assert allowed(auth_list, "test.ping", "cmd.run") == who
