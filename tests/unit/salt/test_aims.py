@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import signal
+import sys
 
 import pytest
 
+from tests.peers import salt_daemon
 from tests.peers.salt_aims import aims, missing
 from tests.peers.salt_rounds import BARE, OURS, Contender, Round
+from tests.salt import fan_out
 
 
 def took(devices: int, wall: float, answers: int | None = None) -> Contender:
@@ -67,3 +71,40 @@ def test_missing_answers_are_named_and_make_no_ratio() -> None:
     for lacking in (found(), found(took(25, 1.0, 24))):
         assert missing(lacking, [25]) == ["deltaproxy: none of 25 devices answered whole"]
         assert aims(lacking)[1].ratio is None
+
+
+@pytest.mark.parametrize("how", ["--repeat=1", "--json"])
+@pytest.mark.parametrize(
+    ("measured", "says", "status"),
+    [
+        (found(took(25, 2.5)), "met", ""),
+        (found(took(25, 2.4), bare=3.0), "missed", ""),
+        (found(took(25, 2.5, 24)), "not measured", "answers are missing: deltaproxy"),
+        ({**found(took(25, 2.5)), OURS: took(1000, 5.0, 999)}, "not measured", "answers are missing: gateway: 999"),
+    ],
+)
+def test_the_benchmark_fails_for_missing_answers_and_not_for_a_missed_aim(
+    how: str,
+    measured: dict[str, Contender],
+    says: str,
+    status: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["fan_out", "--proxies=25", how])
+    monkeypatch.setattr(salt_daemon, "SECONDS", salt_daemon.SECONDS)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr(fan_out, "measure", lambda *_: measured)
+    try:
+        fan_out.main()
+        ended = ""
+    except SystemExit as end:
+        ended = str(end.code)
+    assert ended.startswith(status), ended
+    assert bool(ended) is bool(status)
+    printed = capsys.readouterr().out.splitlines()
+    if how == "--json":
+        rows = [json.loads(line) for line in printed]
+        assert [row["part"] for row in rows] == [*measured, "aim", "aim"]
+    else:
+        assert says in " ".join(printed[-2:])
