@@ -62,7 +62,16 @@ exec nsenter --net="/run/netns/$NAME" systemd-nspawn --quiet --settings=no --reg
 """
 """In a mount namespace of the machine's own, which ends with it. nspawn enters the machine's network before it mounts
 ``/sys``, which shows the network of who mounts it. A kernel whose groups are of version 1 is asked for an
-empty hierarchy of version 2, as a Debian 12 has it: it has no limits on memory, tasks and CPU then."""
+empty hierarchy of version 2, as a Debian 12 has it: it has no limits on memory, tasks and CPU then. In a bed with
+``limits`` machines have version 1."""
+
+HAND_OVER = """set -e
+for kind in memory pids; do
+    [ ! -d "/sys/fs/cgroup/$kind" ] || mount -o remount,rw,bind "/sys/fs/cgroup/$kind"
+done
+systemctl daemon-reexec
+"""
+"""nspawn lets a machine look at groups of version 1 and no more; systemd looks once, when it starts, whether it may."""
 
 
 class MachineFailed(Exception):
@@ -72,9 +81,10 @@ class MachineFailed(Exception):
 class Machine:
     """One of a bed, with a disk that stays when it is off and a network that stays too."""
 
-    def __init__(self, name: str, room: Room, below: Path, address: str) -> None:
+    def __init__(self, name: str, room: Room, below: Path, address: str, *, limits: bool) -> None:
         self.name = name
         self.address = address
+        self._old_groups = limits and not machine_groups.only_version_2()
         self._room = room
         self._below = below
         self._disk = room.disks / name
@@ -94,7 +104,7 @@ class Machine:
             "GROUPS_OF": " ".join(map(str, groups)),
             "BELOW": self._below,
             "DISK": self._disk,
-            "FRESH": "no" if machine_groups.only_version_2() else "yes",
+            "FRESH": "no" if self._old_groups or machine_groups.only_version_2() else "yes",
             "NAME": self.name,
             "RIGHTS": RIGHTS,
         }
@@ -112,6 +122,9 @@ class Machine:
             await until(self._booted, BOOT_SECONDS, f"the boot of {self.name}")
         except AssertionError as error:
             raise MachineFailed(f"{error}\n{self.console}") from error
+        if self._old_groups:
+            done = await self._enter("sh", "-c", HAND_OVER, seconds=BOOT_SECONDS)
+            assert done.returncode == 0, done
 
     @property
     def console(self) -> str:
@@ -271,13 +284,15 @@ class Machine:
 class TestBed:
     """Machines of one test, and the room they are in; all is gone when the context ends, or this process.
 
-    Raises RoomFailed where nobody may make namespaces.
+    With ``limits`` their systemd limits memory and tasks, where this machine's kernel lets it. Raises RoomFailed where
+    nobody may make namespaces.
     """
 
     __test__ = False
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, limits: bool = False) -> None:
         self.room = Room(folder)
+        self._limits = limits
         self.machines: dict[str, Machine] = {}
 
     async def __aenter__(self) -> Self:
@@ -294,7 +309,7 @@ class TestBed:
     async def machine(self, name: str, recipe: Recipe = SERVER, *options: str) -> Machine:
         """A machine of this name, booted. The others are not told its name: it is reached by its address."""
         below = await asyncio.to_thread(root_of, recipe)
-        machine = Machine(name, self.room, below, await self.room.plug_in(name))
+        machine = Machine(name, self.room, below, await self.room.plug_in(name), limits=self._limits)
         self.machines[name] = machine
         await machine.start(*options)
         return machine
