@@ -192,3 +192,15 @@ def test_a_package_asks_for_the_python_that_it_is_made_for(built: Built, name: s
     assert {"python3 (>= 3.11)", "python3 (<< 3.12)"} <= set(depends.strip().split(", "))
     assert "libsystemd0" in depends
     assert ("mosquitto" in depends) is (name == "outstation")
+
+
+def test_the_manual_and_the_completions_come_along(built: Built) -> None:
+    shared = {path.relative_to("usr/share") for path in built.files("outstation") if path.is_relative_to("usr/share")}
+    manual = {"man1/outstation.1", "man5/outstation-gateway.yaml.5", "man7/outstation.7", "man8/outstation-gateway.8"}
+    assert shared >= {Path(f"man/{page}.gz") for page in manual}
+    assert shared >= {
+        Path("bash-completion/completions/outstation"),
+        Path("zsh/vendor-completions/_outstation"),
+        Path("fish/vendor_completions.d/outstation.fish"),
+    }
+    assert Path("usr/share/man/man8/outstation-agent.8.gz") in built.files("outstation-agent")

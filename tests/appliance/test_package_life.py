@@ -9,6 +9,7 @@ from tests.peers.appliance import BROKER, GATEWAY, MASTER, PREVIOUS, Site, insta
 from tests.peers.machines import Machine, TestBed
 from tests.peers.upgrading import GUARD, record
 
+CHECK = "outstation-check.timer"
 DEVICES = 50
 EVENTS = 20
 NOT_OURS = (
@@ -40,7 +41,7 @@ async def has_everything(site: Site, jid: str, wanted: str) -> None:
     assert (await site.view(site.gateway, jid))[0]["counts"] == {"ok": DEVICES}
 
 
-async def test_upgraded_downgraded_and_reinstalled_it_keeps_all_it_has(bed: TestBed) -> None:
+async def test_upgraded_downgraded_reinstalled_and_removed_for_a_while_it_keeps_all_it_has(bed: TestBed) -> None:
     previous, current = packages()
     site = await make_site(bed, previous, DEVICES)
     await site.gateway.sh("echo '# an administrator was here' >>/etc/outstation/gateway.yaml")
@@ -53,6 +54,9 @@ async def test_upgraded_downgraded_and_reinstalled_it_keeps_all_it_has(bed: Test
     for package, wanted in ((current, ""), (previous, PREVIOUS), (current, ""), (current, "")):
         await install(site.gateway, package)
         await has_everything(site, known, wanted or package.name.split("_")[1])
+    await site.gateway.run("apt-get", "remove", "--yes", "--quiet", "outstation")
+    await install(site.gateway, current)
+    await has_everything(site, known, current.name.split("_")[1])
     text = await site.gateway.read("/etc/outstation/gateway.yaml")
     assert text.endswith(b"# an administrator was here\n")
     await site.heal()
@@ -86,7 +90,11 @@ async def test_installed_from_its_file_alone_and_purged_nothing_is_left(bed: Tes
     before = await files(machine)
     broker = await machine.show("mosquitto.service")
     await install(machine, package_of())
-    assert await machine.property_of(GATEWAY, "UnitFileState") == "enabled"
+    for unit in (GATEWAY, BROKER, CHECK):
+        assert await machine.property_of(unit, "UnitFileState") == "enabled", unit
+    # A master is one who says so.
+    shown = await machine.show(MASTER)
+    assert (shown["UnitFileState"], shown["ActiveState"]) == ("disabled", "inactive")
     made = await files(machine) - before
     assert any(path.startswith("/var/lib/outstation/") for path in made)
     await machine.run("apt-get", "purge", "--yes", "--quiet", "outstation")
