@@ -90,9 +90,18 @@ async def test_a_question_without_a_socket_is_not_answered_and_the_next_one_is_a
     async def answer() -> None:
         await answering.send(await answering.recv())
 
+    async def asked() -> bytes | None:
+        try:
+            return await connections.ask(b"!", 30.0)
+        except Unanswered as none:
+            # Those that were counted are closed, and free a moment later.
+            if "no connection can be made" not in str(none):
+                raise
+            return None
+
     async with asyncio.TaskGroup() as group:
         group.create_task(answer())
-        assert await connections.ask(b"!", 30.0) == b"!", "its turn was given back each time"
+        assert await until(asked, what="an answer: its turn was given back each time") == b"!"
     connections.close()
     answering.close(linger=0)
 
