@@ -70,10 +70,13 @@ class Links(Generic[AnyLink]):
         for link in self.in_order():
             link.stop()
 
-    def use(self, keys: Sequence[str]) -> None:
-        """Use another list; the links to masters that are in it as well stay as they are. Nothing while it stops."""
+    def use(self, keys: Sequence[str]) -> bool:
+        """Use another list; the links to masters that are in it as well stay as they are.
+
+        Returns False, and does nothing, before it is open and while it stops.
+        """
         if self._context is None or self._stopping:
-            return
+            return False
         gone = [link for key, link in self._links.items() if key not in keys]
         fresh = [key for key in keys if key not in self._links]
         for key in fresh:
@@ -88,6 +91,7 @@ class Links(Generic[AnyLink]):
             self._spawn(link.run(self._context), f"link/{link.address}")
         if not self._links:
             self._without_since = self._clock.wall()
+        return True
 
     def get(self, key: str) -> AnyLink | None:
         """The link to the master with this key."""

@@ -143,9 +143,9 @@ class Uplink(Part):
         if fresh != self._masters:
             self._masters = fresh
             addresses = self._addresses()
-            for link in self._links.in_order():
-                link.use_addresses(addresses.get(link.key, link.addresses))
-            self._links.use(list(addresses))
+            if self._links.use(list(addresses)):
+                for link in self._links.in_order():
+                    link.use_addresses(addresses[link.key])
 
     async def reseal(self, site: str, jid: str, reason: str, master: str = "") -> None:
         """Ask for new seals of a job, for this site or for one behind it; nobody is asked while there is no link.

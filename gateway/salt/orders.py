@@ -30,8 +30,9 @@ from gateway.jobs.record import NOT_RUN_RETCODE
 from gateway.jobs.request import JobRequest, Ordered
 from gateway.metrics import Metrics
 from gateway.salt.allowed import refusals
-from gateway.salt.asked import ASKED, ENDS, ORIGIN, JobTable
-from gateway.salt.book import SaltBook, defines, too_early, too_old
+from gateway.salt.asked import ASKED, ORIGIN, JobTable
+from gateway.salt.book import SaltBook, too_early, too_old
+from gateway.salt.parting import KINDS, Parting, expression
 from gateway.salt.resource_targets import ResourceTargets, by_resource
 from gateway.spool.queue import Spool
 from gateway.store.writer import Writer
@@ -44,20 +45,9 @@ JID_DIGITS: Final = 20
 LINK: Final = "salt"
 """Under which what is refused is counted."""
 
-KINDS: Final[Mapping[str, TypedKind]] = {
-    "glob": "glob",
-    "pcre": "pcre",
-    "list": "list",
-    "grain": "grain",
-    "grain_pcre": "grain_pcre",
-    "pillar": "pillar",
-    "pillar_pcre": "pillar_pcre",
-    "pillar_exact": "pillar_exact",
-    "ipcidr": "ipcidr",
-    "range": "range",
-    "compound": "compound",
-    "nodegroup": "nodegroup",
-}
+NOT_KEPT: Final = (
+    "the disk of the gateway failed in the middle of this order; see outstation check there, and try again"
+)
 
 
 class Telling(Protocol):
@@ -96,6 +86,7 @@ class SaltOrders:
         self._nodegroups = nodegroups
         self._book = book
         self._table = table
+        self._parting = Parting(table, resources, book, acceptance.jids, clock)
         self._audit = audit
         self._spool = spool
         self._writer = writer
@@ -106,8 +97,8 @@ class SaltOrders:
         # Several masters may publish one jid at once: it is one job.
         self._one_by_one = asyncio.Lock()
 
-    async def take(self, order: SaltOrder, master: str) -> None:
-        """A verified publish. Returns when it is on disk, or was refused and counted."""
+    async def take(self, order: SaltOrder, master: str) -> bool:
+        """A verified publish. Returns when it is on disk, or was refused and counted; False where the store failed."""
         try:
             async with self._one_by_one:
                 await self._take(order, master)
@@ -115,12 +106,14 @@ class SaltOrders:
             self._metrics.refused(LINK, refusal.reason, master, refusal.detail)
         except StationFailed as error:
             self._metrics.refused(LINK, "store_failed", master, f"job {order.jid}: {error.what}")
+            return False
         except OutstationError as error:
             self._metrics.refused(LINK, "bad_order", master, f"job {order.jid}: {error.what}")
         except Exception as error:
             # The boundary to what a master makes up: an order that nobody foresaw must not end the process for all.
             log.exception("an order of a Salt master could not be taken master=%s jid=%s", master, order.jid)
             self._metrics.refused(LINK, "unforeseen", master, f"job {order.jid}: {type(error).__name__}")
+        return True
 
     async def _take(self, order: SaltOrder, master: str) -> None:
         kind = KINDS.get(order.tgt_type)
@@ -130,7 +123,7 @@ class SaltOrders:
             raise Refused("old_jid", f"job {order.jid}: nobody here could tell it from a repeat")
         if too_early(order.jid, self._clock.wall()):
             raise Refused("early_jid", f"job {order.jid}: the clock of the master, or of this gateway, is wrong")
-        tgt = _expression(order)
+        tgt = expression(order)
         meant = await self._meant(tgt, kind, order) if tgt else []
         if not meant:
             # As in Salt: whoever is not meant says nothing.
@@ -140,12 +133,12 @@ class SaltOrders:
         if known is None and await self._book.kept.gave_way(order.jid, master):
             raise Refused("let_go", f"job {order.jid}: nobody here could tell it from a repeat, so much came since")
         if known is not None:
-            meant = await self._part(order, meant, known)
+            meant = await self._parting.left(order, meant, known)
             if not meant:
                 self._metrics.add("salt_orders_repeated")
                 return
-            # A later part of a batch is a job of its own here.
-            order = _for_these(order, meant, await self._own_jid(told))
+            # A later part is a job of its own here.
+            order = await self._parting.later(order, meant)
         who = _who(order, master)
         kept_from = refusals(order.auth_list, _names(order), meant, order.user or "this user")
         if isinstance(order.fun, str) and order.fun in ASKED:
@@ -169,47 +162,43 @@ class SaltOrders:
         refusal = _impossible(order)
         if not refusal and len(kept_from) == len(meant):
             refusal = next(iter(kept_from.values()))
-        for part, devices in [(order, meant)] if refusal else await self._parted(order, meant):
-            why = refusal or await self._ordered(part, told, master, who, devices, kept_from)
+        if refusal:
+            await self._refuse(order, told, master, who, meant, refusal)
+            self._metrics.add("salt_orders_refused")
+            return
+        taken = False
+        parts = await self._parting.parts(order, meant)
+        for number, (part, devices) in enumerate(parts, 1):
+            later = [device for _, some in parts[number:] for device in some]
+            why = await self._ordered(part, told, master, who, devices, kept_from, later)
+            taken = taken or not why
+        self._metrics.add("salt_orders_taken" if taken else "salt_orders_refused")
+
+    async def _ordered(
+        self,
+        part: SaltOrder,
+        told: str,
+        master: str,
+        who: str,
+        devices: Sequence[Device],
+        kept_from: Mapping[str, str],
+        later: Sequence[Device],
+    ) -> str:
+        """Make a job of a part; why not, when these devices are answered as refused.
+
+        Raises ``StationFailed`` when nothing could be kept; then those who would be ordered ``later`` are answered.
+        """
+        try:
+            why = await self._job(part, told, master, who, devices, kept_from)
             if why:
                 await self._refuse(part, told, master, who, devices, why)
-
-    async def _aimed(self, order: SaltOrder, meant: Sequence[Device]) -> list[tuple[SaltOrder, list[Device]]]:
-        """What ends a job names the jid of a whole batch of 3008; a device knows its part of it by another."""
-        aims = await self._table.aims(order, meant) if order.fun in ENDS else {}
-        if not aims:
-            return [(order, list(meant))]
-        found = []
-        for number, (aim, devices) in enumerate(aims.items()):
-            part = _for_these(order, devices, await self._own_jid(order.jid) if number else order.jid)
-            if order.arg:
-                part = msgspec.structs.replace(part, arg=[aim, *order.arg[1:]])
-            else:
-                part = msgspec.structs.replace(part, kwarg={**order.kwarg, "jid": aim})
-            found.append((part, devices))
-        return found
-
-    async def _parted(self, order: SaltOrder, meant: Sequence[Device]) -> list[tuple[SaltOrder, list[Device]]]:
-        """The jobs that an order comes to: each has as many names in its target as can be signed."""
-        found = []
-        for aimed, devices in await self._aimed(order, meant):
-            if len(self._signed(aimed, devices)[0]) <= limits.TARGET_CHARACTERS:
-                found.append((aimed, devices))
-                continue
-            for number, some in enumerate(_that_fit(devices)):
-                jid = await self._own_jid(order.jid) if number else aimed.jid
-                found.append((_for_these(aimed, some, jid), some))
-        return found
-
-    def _signed(self, order: SaltOrder, meant: Sequence[Device]) -> tuple[str, TypedKind]:
-        return self._resources.signed(_expression(order), KINDS[order.tgt_type], meant)
-
-    async def _own_jid(self, other: str) -> str:
-        """A jid that no Salt master has used here, and that is another than this one of theirs."""
-        own = self._acceptance.jids.next(self._clock.wall())
-        while own == other or await self._book.known(own) is not None:
-            own = self._acceptance.jids.next(self._clock.wall())
-        return own
+        except StationFailed:
+            # Whether this part was kept is not known. Those after it were not, and were announced.
+            refused = DeviceAnswer(f"refused: {NOT_KEPT}", NOT_RUN_RETCODE, success=False)
+            whole = msgspec.structs.replace(part, jid=told)
+            self._answer_now(whole, master, {device.id: refused for device in later})
+            raise
+        return why
 
     async def _not_kept(self, order: SaltOrder, master: str, meant: Sequence[Device], known: set[str] | None) -> str:
         """Why an order can be neither kept nor spooled; empty when it can."""
@@ -220,16 +209,6 @@ class SaltOrders:
             self._metrics.refused(LINK, "orders_full", master, f"job {order.jid}: too much of what it ordered waits")
             return "too many orders of this master wait for their answers, or for the master to take them; try later"
         return ""
-
-    async def _part(self, order: SaltOrder, meant: Sequence[Device], known: set[str]) -> list[Device]:
-        """Whom a jid that is known was not for yet: all parts of a batch of 3008 have one. Nobody for another job."""
-        first = await self._book.get(order.jid)
-        if first is None or order.tgt_type != "list":
-            return []
-        again = defines(order.load)
-        if any(first.load.get(key) != again.get(key) for key in ("fun", "arg")):
-            return []
-        return [device for device in meant if device.id not in known]
 
     async def _meant(self, tgt: str, kind: TypedKind, order: SaltOrder) -> list[Device]:
         try:
@@ -247,7 +226,7 @@ class SaltOrders:
         known = meanable(self._registry.everything(), target.tgt)
         return [device for device in known if target.matches(device.id, device.grains)]
 
-    async def _ordered(
+    async def _job(
         self,
         order: SaltOrder,
         told: str,
@@ -257,7 +236,7 @@ class SaltOrders:
         kept_from: Mapping[str, str],
     ) -> str:
         """Make a job of it; the reason when that is refused. Raises ``StationFailed`` when nothing could be kept."""
-        tgt, kind = self._signed(order, meant)
+        tgt, kind = self._parting.signed(order, meant)
         ids = sorted({device.id for device in meant})
         kept = self._book.adding(order, _fun(order), master, ids, self._clock.wall(), _unless(told, order.jid))
         try:
@@ -274,14 +253,12 @@ class SaltOrders:
             await self._acceptance.submit(request, who, ordered=ordered, beside=lambda _: kept)
         except (PolicyRefused, UsageInvalid) as error:
             return _words(error)
-        self._metrics.add("salt_orders_taken")
         return ""
 
     async def _refuse(
         self, order: SaltOrder, told: str, master: str, who: str, meant: Sequence[Device], why: str
     ) -> None:
         """Everybody who is meant is answered, through the spool like any answer."""
-        self._metrics.add("salt_orders_refused")
         ids = sorted({device.id for device in meant})
         fun = _fun(order)
         deed = _denied(order, who, why)
@@ -340,31 +317,6 @@ def _who(order: SaltOrder, master: str) -> str:
 
 def _unless(told: str, own: str) -> str:
     return "" if told == own else told
-
-
-def _expression(order: SaltOrder) -> str:
-    return ",".join(order.tgt) if isinstance(order.tgt, tuple) else order.tgt
-
-
-def _for_these(order: SaltOrder, devices: Sequence[Device], jid: str) -> SaltOrder:
-    """The order under a jid for some devices alone; what is kept and told of it stays as it was published."""
-    return msgspec.structs.replace(
-        order, jid=jid, tgt=tuple(sorted({device.id for device in devices})), tgt_type="list"
-    )
-
-
-def _that_fit(devices: Sequence[Device]) -> list[list[Device]]:
-    """Parts whose names fit into a target each. Devices of one name, of several sites, are in one: a name means all."""
-    parts: list[list[Device]] = []
-    room, last = 0, ""
-    for device in sorted(devices, key=lambda each: each.id):
-        if device.id != last:
-            last, room = device.id, room - len(device.id) - 1
-            if room < 0:
-                parts.append([])
-                room = limits.TARGET_CHARACTERS - len(device.id)
-        parts[-1].append(device)
-    return parts
 
 
 def _fun(order: SaltOrder) -> str:

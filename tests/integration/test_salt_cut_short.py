@@ -90,3 +90,21 @@ async def test_a_publish_that_is_no_order_is_known_after_a_restart_too(bed: Salt
         await master.send(odd)
         await until(lambda: bed.refusals.reasons["replayed"])
     assert bed.refusals.reasons == {"malformed": 1, "replayed": 1}
+
+
+async def test_an_order_that_the_store_did_not_keep_may_come_again_after_a_restart(
+    bed: SaltBed, master: PlayedMaster
+) -> None:
+    order = master.double.publish(ping(1))
+    bed.orders.broken = True
+    async with bed.uplink(master):
+        await bed.connected(master)
+        await master.send(order)
+        await until(lambda: bed.orders.begun == 1)
+    bed.orders.broken = False
+    async with bed.uplink(master):
+        await bed.connected(master)
+        await master.send(order)
+        await until(lambda: bed.orders.taken, what=f"the order; {bed.refusals.reasons}")
+    assert bed.orders.jids == [jid(1)]
+    assert not bed.refusals.reasons

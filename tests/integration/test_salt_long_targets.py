@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from device_agent.errors import StationFailed
 from device_agent.protocol import limits
 from device_agent.protocol.messages import encode_value
 from device_agent.protocol.outcomes import State
 from gateway.jobs.open_jobs import OpenJob
+from gateway.store.writer import Statement
 from tests.peers.clock import HandClock
 from tests.peers.database import FIRST_JID
 from tests.peers.salt_above import published
@@ -105,3 +109,27 @@ async def test_all_of_it_that_has_not_started_is_cancelled_at_once(gate: Gate) -
     assert all(job.cancelled for job in jobs(gate))
     says = f"Job {JID} is cancelled, it had not started"
     assert gate.told.values() == {**dict.fromkeys(NAMES, says), "door": ""}
+
+
+async def test_a_disk_that_fails_between_two_parts_leaves_no_device_without_an_answer_and_the_order_may_come_again(
+    gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order = published(str(FIRST_JID + 100), "test.version", tgt=MOST, tgt_type="compound")
+    adding, turns = gate.book.adding, count(1)
+
+    def at_its_second_turn(*given: Any) -> list[Statement]:
+        if next(turns) == 2:
+            raise StationFailed("the store failed")
+        return adding(*given)
+
+    monkeypatch.setattr(gate.book, "adding", at_its_second_turn)
+    assert not await gate.orders.take(order, MASTER)
+    (ordered,) = jobs(gate, "test.version")
+    (told,) = gate.told.entries
+    assert (told.jid, sorted(told.answers)) == (order.jid, NAMES[2 * len(ordered.waiting) :])
+    assert all("try again" in str(answer.value) for answer in told.answers.values())
+    assert gate.rooms.metrics.refusals["salt", "store_failed"] == 1
+
+    assert await gate.orders.take(order, MASTER)
+    assert sorted(name for job in jobs(gate, "test.version") for name in job.waiting) == NAMES
+    assert gate.rooms.metrics.counters["salt_orders_taken"] == 2, "the one of the fixture, and this one once"

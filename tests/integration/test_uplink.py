@@ -287,6 +287,24 @@ async def test_a_gateway_that_stops_says_goodbye(confirms: bool, below: Below, m
         assert bool(below.items) != confirms
 
 
+async def test_an_address_that_changes_while_a_gateway_stops_cuts_no_farewell_short(
+    below: Below, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Uplink, "drain_seconds", 60.0)
+    async with played_master() as master, uplink_part(below, master.address) as uplink:
+        await until(lambda: connected(uplink), what="the link")
+        master.confirms = False
+        below.add(b"the last word")
+        await until(master.batches, what="the last word")
+        async with asyncio.TaskGroup() as group:
+            group.create_task(uplink.drain())
+            await asyncio.sleep(0)
+            uplink.replace_masters([MasterAddress("tcp://127.0.0.1:9", master.keys.public)])
+            (batch,) = master.batches()
+            await master.say(frames.Confirmed(batch.epoch, batch.stream, batch.items[-1][0]))
+        assert not below.items
+
+
 async def test_another_list_of_masters_is_used_at_once(below: Below) -> None:
     async with played_master() as first, played_master() as second, uplink_part(below, first.address) as uplink:
         await until(lambda: connected(uplink), what="the first")

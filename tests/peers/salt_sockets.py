@@ -131,11 +131,14 @@ class KeptOrders:
         self.free = asyncio.Event()
         """While it is not set, the next one is being written."""
         self.free.set()
+        self.broken = False
 
-    async def take(self, order: SaltOrder, master: str) -> None:
+    async def take(self, order: SaltOrder, master: str) -> bool:
         self.begun += 1
         await self.free.wait()
-        self.taken.append((order, master))
+        if not self.broken:
+            self.taken.append((order, master))
+        return not self.broken
 
     @property
     def jids(self) -> list[str]:

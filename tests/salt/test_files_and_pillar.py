@@ -44,7 +44,7 @@ of_the_gateway: {{ grains['floor'] }}
 class Nothing:
     """No jobs, and nothing to tell."""
 
-    async def take(self, order: SaltOrder, master: str) -> None:
+    async def take(self, order: SaltOrder, master: str) -> bool:
         raise AssertionError(f"{master} orders {order.fun}")
 
     async def run(self, above: SaltAbove, master: str) -> None:

@@ -251,7 +251,8 @@ class Link(MasterLink):
             await asyncio.wait({self._spawn(self._take(order, heard), f"order/{self.address}")})
 
     async def _take(self, order: SaltOrder, heard: Heard) -> None:
-        await self._ends.orders.take(order, self.address)
+        if not await self._ends.orders.take(order, self.address):
+            return
         try:
             await self._ends.serials.keep(heard)
         except StationFailed as failed:

@@ -82,8 +82,10 @@ class SaltAbove(Protocol):
 class Orders(Protocol):
     """Where what Salt masters order is taken in."""
 
-    async def take(self, order: SaltOrder, master: str) -> None:
+    async def take(self, order: SaltOrder, master: str) -> bool:
         """A verified publish of a master. Returns when it is on disk, or was refused and counted; raises nothing.
+
+        Returns False where the store failed, so that it may come again after a restart.
 
         The same jid may come again: from the same master, and from others. Called one after another for each master,
         so it must not wait for devices nor for a master.
