@@ -24,6 +24,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if not item.path.is_relative_to(HERE):
             continue
         item.add_marker(pytest.mark.timeout(SECONDS))
+        # Releases are apart: where there are several processes, each takes one ("make salt").
+        if (called := getattr(item, "callspec", None)) is not None and "programs" in called.params:
+            item.add_marker(pytest.mark.xdist_group(called.params["programs"]))
         if os.environ.get(ASKED) != "long" and item.get_closest_marker("short") is None:
             item.add_marker(pytest.mark.skip(reason=f'of the long form: try "make salt", or {ASKED}=long'))
 
