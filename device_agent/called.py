@@ -4,7 +4,10 @@ became of those before it, as in Salt; only where the device was lost there is n
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
+
+from msgspec.structs import replace
 
 from device_agent import loader
 from device_agent.ended import Ended
@@ -41,11 +44,6 @@ class Called:
         """Those that have names, of a single function."""
         return self._job.kwarg
 
-    @property
-    def values(self) -> dict[str, Any] | None:
-        """What those of several returned that have ended, by name; of two of one name the later, as in Salt."""
-        return {fun: _shown(ended) for fun, ended in self._ends} if self._job.fun == SEVERAL else None
-
     async def run(self, host: Host, own: Own) -> Ended:
         """Call them. How a single one ended, and of several one end that stands for all."""
         if self._job.fun != SEVERAL:
@@ -59,7 +57,24 @@ class Called:
             self._ends.append((call.fun, ended))
             if ended.outcome in LOST:
                 break
-        return loader.checked(self._whole())
+        return _sendable(self._whole())
+
+    def cut(self, outcome: DeviceOutcome, why: str) -> Ended:
+        """The end of a job that was stopped, with what those of several returned that had ended by then."""
+        if self._job.fun != SEVERAL:
+            return Ended(None, 1, outcome, why)
+        codes = self._codes()
+        return _sendable(Ended(self._values(), _worst(codes.values()), outcome, why, retcodes=codes))
+
+    def _values(self) -> dict[str, Any]:
+        """What each returned that has ended, by name; of two of one name the later, as in Salt."""
+        return {fun: _shown(ended) for fun, ended in self._ends}
+
+    def _codes(self) -> dict[str, int]:
+        """The retcode of each, of two of one name the worse. That of one that has not ended is 1."""
+        each = [(fun, ended.retcode or int(ended.outcome != "ok")) for fun, ended in self._ends]
+        each += [(call.fun, 1) for call in self._calls[len(self._ends) :]]
+        return {fun: _worst(code for name, code in each if name == fun) for fun, _ in each}
 
     def _whole(self) -> Ended:
         ends = [ended for _, ended in self._ends]
@@ -68,9 +83,8 @@ class Called:
         missed = [call.fun for call in self._calls[len(ends) :]]
         if missed:
             why = f"{why}; not called: {', '.join(missed)}"
-        codes = {fun: ended.retcode or int(ended.outcome != "ok") for fun, ended in self._ends}
-        retcode = max((ended.retcode for ended in ends if ended.retcode), default=int(bool(bad)))
-        return Ended(self.values, retcode, self._outcome(ends), why, retcodes=codes)
+        codes = self._codes()
+        return Ended(self._values(), _worst(codes.values()), self._outcome(ends), why, retcodes=codes)
 
     def _outcome(self, ends: list[Ended]) -> DeviceOutcome:
         """That of each where all ended alike. Who hears ``refused`` or ``unreachable`` may be sure that nothing ran."""
@@ -83,3 +97,15 @@ class Called:
 def _shown(ended: Ended) -> Any:
     """The value, or why there is none."""
     return ended.why if ended.value is None and ended.outcome != "ok" else ended.value
+
+
+def _worst(codes: Iterable[int]) -> int:
+    """The highest that is not 0."""
+    return max((code for code in codes if code), default=0)
+
+
+def _sendable(ended: Ended) -> Ended:
+    """The same end if a message can carry it. Each value was checked alone: here they are one, and a level deeper."""
+    sent = loader.checked(ended)
+    # All ran, and nobody will know what they returned: a failure. Any other end stays what it was.
+    return sent if ended.outcome == "ok" else replace(sent, outcome=ended.outcome)

@@ -343,8 +343,8 @@ class Jobs:
                 ended = await called.run(host, own)
         except TimeoutError:
             if held.stopped:
-                return Ended(called.values, 1, "failed", held.stopped)
-            return Ended(called.values, 1, "timed_out", f"stopped after {job.run_limit:g} s")
+                return called.cut("failed", held.stopped)
+            return called.cut("timed_out", f"stopped after {job.run_limit:g} s")
         finally:
             held.bound = None
         return ended if ended.restart is None else await self._restart(jid, job, ended, ended.restart)
