@@ -59,15 +59,16 @@ class Told:
     """The jid that it has there, where that is another."""
 
 
-def answer(record: OutcomeRecord, fun_args: Sequence[Any] = ()) -> DeviceAnswer:
+def answer(record: OutcomeRecord, fun_args: Sequence[Any] = (), fun: str | Sequence[str] = "") -> DeviceAnswer:
     """One outcome. What did not run, or failed without a value, says in words what became of it."""
     value = record.value
-    if record.outcome not in _RAN:
-        says = _SAYS[record.outcome]
-        value = f"{says}: {record.why}" if record.why else says
-    elif value is None and record.outcome is Outcome.FAILED:
-        value = record.why or "failed"
     good = record.outcome is Outcome.OK
+    if not isinstance(fun, str):
+        # What had returned when the job was stopped, or its device lost, is there; what had not says why.
+        returned = value if isinstance(value, dict) else {}
+        value = {name: returned[name] if name in returned else _words(record) for name in fun}
+    elif record.outcome not in _RAN or (value is None and not good):
+        value = _words(record)
     return DeviceAnswer(
         value=value,
         retcode=record.retcode if good else record.retcode or NOT_RUN_RETCODE,
@@ -75,6 +76,14 @@ def answer(record: OutcomeRecord, fun_args: Sequence[Any] = ()) -> DeviceAnswer:
         fun_args=fun_args,
         retcodes={} if record.retcodes is UNSET else record.retcodes,
     )
+
+
+def _words(record: OutcomeRecord) -> str:
+    """What became of what returned nothing."""
+    if record.outcome in _RAN:
+        return record.why or record.outcome.value
+    says = _SAYS[record.outcome]
+    return f"{says}: {record.why}" if record.why else says
 
 
 def entries(records: Iterable[OutcomeRecord], told: Mapping[str, Told]) -> list[ReturnsOfJob]:
@@ -86,7 +95,7 @@ def entries(records: Iterable[OutcomeRecord], told: Mapping[str, Told]) -> list[
         place = 0
         while record.id in found.setdefault((record.jid, place), {}):
             place += 1
-        found[record.jid, place][record.id] = answer(record, told[record.jid].fun_args)
+        found[record.jid, place][record.id] = answer(record, told[record.jid].fun_args, names[record.jid])
     return [
         ReturnsOfJob(
             jid=told[jid].jid or jid,

@@ -104,8 +104,11 @@ class ChannelDouble(Channel):
 
     def __init__(self, replies: Mapping[str, Any]) -> None:
         self.replies = replies
+        self.fields: Mapping[str, Any] = {}
+        """Those of the newest request."""
 
     async def request(self, cmd: str, fields: Mapping[str, Any], *, patience: float) -> Any:
+        self.fields = fields
         await asyncio.sleep(0)
         return self.replies.get(cmd)
 

@@ -98,7 +98,9 @@ def test_one_that_is_not_there_is_said_and_the_others_run(
     assert beside["cmd.nobody"].startswith("Traceback"), theirs
 
 
-def test_it_is_found_while_it_runs_and_ended_by_its_jid(site: SaltSite, master: SaltMaster) -> None:
+def test_it_is_found_while_it_runs_and_what_had_returned_when_it_is_ended_is_told(
+    site: SaltSite, master: SaltMaster
+) -> None:
     jid = master.ordered("cam-00001", "test.echo,test.sleep", "hello", ",", "3600")
 
     def found() -> Any:
@@ -108,3 +110,4 @@ def test_it_is_found_while_it_runs_and_ended_by_its_jid(site: SaltSite, master: 
     assert found()["fun"] == ["test.echo", "test.sleep"]
     master.salt("cam-00001", "saltutil.kill_job", jid)
     master.until(lambda: "cam-00001" in master.returned(jid), f"job {jid} is in the cache")
+    assert master.returned(jid)["cam-00001"] == {"test.echo": "hello", "test.sleep": "stopped by saltutil.kill_job"}

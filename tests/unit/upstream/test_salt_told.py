@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -16,20 +15,8 @@ FUNCTIONS = ("cmd.run", "test.ping")
 VALUE = {"cmd.run": "said", "test.ping": True}
 
 
-class Heard(ChannelDouble):
-    """A channel that keeps what it was given."""
-
-    def __init__(self) -> None:
-        super().__init__({})
-        self.fields: Mapping[str, Any] = {}
-
-    async def request(self, cmd: str, fields: Mapping[str, Any], *, patience: float) -> Any:
-        self.fields = fields
-        return await super().request(cmd, fields, patience=patience)
-
-
 async def told(answer: DeviceAnswer, fun: str | tuple[str, ...]) -> dict[str, Any]:
-    channel = Heard()
+    channel = ChannelDouble({})
     await Above(SaltRules(id="lisbon"), channel, channel).returns([ReturnsOfJob("1", fun, {"cam-1": answer})])
     (entry,) = channel.fields["load"]
     assert entry["fun"] == (fun if isinstance(fun, str) else list(fun))

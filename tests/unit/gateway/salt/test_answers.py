@@ -5,11 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec import UNSET
+from msgspec.structs import replace
 
 from device_agent.protocol.messages import Close, Event, OutcomeRecord
 from device_agent.protocol.outcomes import Outcome
 from gateway.salt.answers import Told, answer, entries, event, own_tag
 from tests.peers.database import FIRST_JID
+from tests.peers.salt_above import ChannelDouble
+from upstream.salt.above import Above
+from upstream.salt.terms import SaltRules
 
 JID = str(FIRST_JID)
 
@@ -35,6 +40,71 @@ def test_what_did_not_run_says_so_in_words_and_is_no_success(outcome: Outcome) -
     assert told.value.endswith("because")
     assert not told.success
     assert told.retcode
+
+
+BOTH = ["test.echo", "cmd.run"]
+STOPPED = "timed out: it started and did not end in time: stopped after 1 s"
+LOST = "unknown: it may have run: cmd.run: the connection went"
+
+
+@pytest.mark.parametrize(
+    ("ended", "value", "codes", "success"),
+    [
+        (
+            record(Outcome.TIMED_OUT, value={"test.echo": "hello"}, why="stopped after 1 s", retcode=1),
+            {"test.echo": "hello", "cmd.run": STOPPED},
+            {"test.echo": 0, "cmd.run": 1},
+            {"test.echo": True, "cmd.run": False},
+        ),
+        (
+            record(Outcome.FAILED, value={"test.echo": "hello"}, why="stopped by saltutil.kill_job", retcode=1),
+            {"test.echo": "hello", "cmd.run": "stopped by saltutil.kill_job"},
+            {"test.echo": 0, "cmd.run": 1},
+            {"test.echo": True, "cmd.run": False},
+        ),
+        (
+            record(Outcome.FAILED, value={}, why="stopped by saltutil.kill_job", retcode=1),
+            dict.fromkeys(BOTH, "stopped by saltutil.kill_job"),
+            {"test.echo": 1, "cmd.run": 1},
+            dict.fromkeys(BOTH, False),
+        ),
+        (
+            record(Outcome.UNKNOWN, value={"test.echo": None}, why="cmd.run: the connection went", retcode=1),
+            {"test.echo": None, "cmd.run": LOST},
+            {"test.echo": 0, "cmd.run": 1},
+            {"test.echo": True, "cmd.run": False},
+        ),
+        (
+            record(Outcome.FAILED, why="result_too_large: 300000 bytes, at most 241664", retcode=1),
+            dict.fromkeys(BOTH, "result_too_large: 300000 bytes, at most 241664"),
+            {},
+            dict.fromkeys(BOTH, False),
+        ),
+        (
+            record(Outcome.UNREACHABLE, why="not connected"),
+            dict.fromkeys(BOTH, "unreachable: not connected"),
+            {},
+            dict.fromkeys(BOTH, False),
+        ),
+        (
+            record(Outcome.OK, value={"test.echo": "hello", "cmd.run": ""}),
+            {"test.echo": "hello", "cmd.run": ""},
+            {},
+            dict.fromkeys(BOTH, True),
+        ),
+    ],
+)
+async def test_of_several_functions_each_is_told_as_it_returned_or_why_it_did_not(
+    ended: OutcomeRecord, value: Any, codes: dict[str, int], success: dict[str, bool]
+) -> None:
+    ended = replace(ended, retcodes=codes or UNSET)
+    (entry,) = entries([ended], {JID: Told(BOTH, [["hello"], ["id"]])})
+    assert list(entry.answers["cam-1"].value.items()) == list(value.items())
+    channel = ChannelDouble({})
+    await Above(SaltRules(id="lisbon"), channel, channel).returns([entry])
+    said = channel.fields["load"][0]["return"]["cam-1"]
+    assert (said["return"], said["success"]) == (value, success)
+    assert said["retcode"] == {name: int(not success[name]) for name in BOTH}
 
 
 def test_devices_of_one_name_at_two_sites_are_both_told() -> None:
