@@ -77,7 +77,7 @@ class Watch:
 
     async def turn(self) -> bool:
         """One look; whether it went well. What it found that is news is fired."""
-        if self._options.disable_during_state_run and any(fun.startswith(STATE_RUN) for fun in self._running()):
+        if self._options.disable_during_state_run and self._state_run():
             await self._close()
             return False
         found: list[Found] = []
@@ -101,6 +101,10 @@ class Watch:
         self._lose(len(news[NEWS:]), f"more than {NEWS} at one look")
         await self._say(self._folding, news[:NEWS])
         return True
+
+    def _state_run(self) -> bool:
+        # Several functions of one job stand with commas between.
+        return any(fun.startswith(STATE_RUN) for title in self._running() for fun in title.split(","))
 
     async def say_wrong(self, error: str) -> None:
         """Tell that it cannot work at all."""

@@ -12,10 +12,11 @@ import pytest
 from device_agent.beacons import kinds
 from device_agent.beacons.given import Given
 from device_agent.beacons.port import Around, Found, Looking
+from device_agent.beacons.watch import Watch
 from device_agent.errors import OutstationError, Refused
 from device_agent.events import Handed
 from device_agent.outbox import JournalUnavailable
-from tests.peers.beacon_bench import NAME, Bench
+from tests.peers.beacon_bench import NAME, Bench, around
 from tests.peers.waiting import until
 
 Look = Callable[[Around], Awaitable[list[Found]]]
@@ -179,3 +180,33 @@ async def test_a_beacon_that_is_made_wrong_says_so_and_harms_no_other(tmp_path: 
     [event] = bench.kept.of("load")
     assert event["error"].startswith("Averages configuration for load beacon must contain 1m, 5m or 15m items.")
     assert ("beacon_invalid", event["error"]) in bench.counted
+
+
+@pytest.mark.parametrize(
+    ("running", "looks"),
+    [
+        ([], 1),
+        (["test.ping", "estate.apply"], 1),
+        (["state.apply"], 0),
+        (["test.ping", "state.single,test.ping"], 0),
+        (["test.ping,state.apply"], 0),
+    ],
+)
+async def test_a_beacon_that_is_not_to_disturb_waits_for_states_also_among_several_functions(
+    running: list[str], looks: int, play: Callable[[Look], type[Played]]
+) -> None:
+    played = play(now)
+    watch = Watch(
+        kinds.begun("load", [{"disable_during_state_run": True}]),
+        around(),
+        device=lambda: NAME,
+        fires=fires,
+        running=lambda: running,
+        count=lambda *_: None,
+    )
+    assert await watch.turn() is bool(looks)
+    assert (played.looks, played.closed) == (looks, 1 - looks)
+
+
+async def fires(tag: str, data: dict[str, Any]) -> None:
+    raise AssertionError((tag, data))
