@@ -61,11 +61,12 @@ def operator_token_ids(context: typer.Context) -> list[str]:
     return _offered(context, lambda client: (token.id for token in client.tokens() if token.state == "valid"))
 
 
-def functions() -> list[str]:
-    """The functions that devices of this release have."""
+def functions(incomplete: str) -> list[str]:
+    """The functions that devices of this release have, of which several stand with commas between."""
     from device_agent.loader import names
 
-    return list(names())
+    before = incomplete.rpartition(",")[0]
+    return [f"{before},{name}" if before else name for name in names()]
 
 
 def runner_functions(context: typer.Context) -> list[str]:

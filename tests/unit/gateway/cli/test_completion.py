@@ -14,6 +14,8 @@ from gateway.cli.completion_scripts import SHELLS, script
 from tests.peers.api_double import JID, ApiDouble, job
 from tests.unit.gateway.cli.conftest import ROOT, Shell
 
+ZONES = ("zone", "zonecode")
+
 
 def offered(shell: Shell, line: str) -> list[str]:
     """What bash is offered at the end of a line."""
@@ -80,6 +82,8 @@ def station(api: ApiDouble) -> None:
         ("outstation jobs show 1 --outcome un", ["unreachable", "unknown"]),
         ("outstation check --js", ["--json"]),
         ("outstation run * test.pi", ["test.ping"]),
+        ("outstation run * test.ping,test.pi", ["test.ping,test.ping"]),
+        ("outstation run * cmd.run,test.ping,timezone.get_z", [f"cmd.run,test.ping,timezone.get_{z}" for z in ZONES]),
     ],
 )
 def test_a_shell_is_offered_what_there_is_and_nothing_it_would_run(shell: Shell, line: str, words: list[str]) -> None:
