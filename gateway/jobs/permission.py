@@ -16,7 +16,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from device_agent.clock import Clock
-from device_agent.errors import PolicyRefused
+from device_agent.errors import PolicyRefused, Refused
 from device_agent.protocol.globs import WILDCARDS
 from device_agent.protocol.messages import AuditVerdict, Job
 from device_agent.protocol.several import SEVERAL, Call, calls, title
@@ -176,7 +176,11 @@ class Permission:
         if "admin" not in operator.roles and _first_word(job.user) != operator.name:
             devices = self._meant(compile_target(job.tgt, job.tgt_type))
             ids, sites = [device.id for device in devices], list({device.site for device in devices})
-            verdict = self._judged(operator, job, ids, sites)
+            try:
+                verdict = self._judged(operator, job, ids, sites)
+            except Refused as refused:
+                # From above, where the centre may do anything. Nobody was granted what nobody can read.
+                verdict = Deny(f"what the job calls cannot be told: {refused.detail or refused.reason}")
             if isinstance(verdict, Deny):
                 await self._audit.write([_deed(operator, job, "deny", verdict.why, action="cancel")])
                 raise self._refusal(operator, job, verdict, f"to cancel job {job.jid} of {job.user}: ")

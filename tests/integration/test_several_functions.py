@@ -181,6 +181,22 @@ async def test_what_is_no_list_of_functions_is_refused_from_above_and_counted(tm
         assert len(office.rooms.open_jobs) == 0
 
 
+@pytest.mark.parametrize(("arg", "sealed"), [([["test.ping,cmd.run", ["id"], {}]], False), ([], True)])
+async def test_what_nobody_can_read_is_cancelled_by_an_admin_alone(
+    arg: list[Any], sealed: bool, tmp_path: Path
+) -> None:
+    async with an_office(tmp_path, POLICY, "porto") as office:
+        job = a_job(1, fun=SEVERAL, arg=arg, sealed=sealed, user="root")
+        await office.rooms.acceptance.accept_from_above(Parcel(encode(job), ()), 60.0, "central")
+        assert office.rooms.open_jobs.get(job.jid) is not None
+        refused = await office.ask("anna", "POST", f"/jobs/{job.jid}/cancel")
+        assert refused.status == 403, refused.body
+        assert "what the job calls cannot be told" in refused.body.decode()
+        cancels = look(office.rooms.writer._path, "SELECT user, verdict FROM audit WHERE action = 'cancel'")
+        assert cancels == [("anna", "deny")]
+        assert (await office.ask("ada", "POST", f"/jobs/{job.jid}/cancel")).status == 200
+
+
 async def test_a_device_over_ssh_calls_one_after_another(tmp_path: Path) -> None:
     async with played_device() as camera, ssh_site(tmp_path) as site:
         await site.add("cam-1", camera.port, camera.host_keys, Secret(password=PASSWORD))
