@@ -279,6 +279,7 @@ def _furthest(given: Arguments | None, custom: Custom) -> Reach | None:
         return "shell"
     reaches = [reach_of(each.fun, (each.arg, each.kwarg), custom) for each in made]
     known = [reach for reach in reaches if reach is not None]
+    # Where one is not known, None is safer than the furthest known: ``shell`` to every grant, as that one is by itself.
     return None if len(known) < len(reaches) and "shell" not in known else max(known, key=CLASSES.index)
 
 
