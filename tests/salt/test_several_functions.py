@@ -71,7 +71,10 @@ def test_one_that_is_not_granted_keeps_all_from_running(site: SaltSite, master: 
 def test_it_is_answered_as_a_minion_answers_it(
     words: list[str], fails: bool | None, site: SaltSite, master: SaltMaster, minion: SaltMinion
 ) -> None:
-    """Where the two differ (``None``) the page says so: a failed one of two of one name fails the job here."""
+    """Where the two differ (``None``) docs/salt.md says so.
+
+    What a function does not take is said in other words, and of two of one name a failed one counts here.
+    """
     with listening(master) as bus:
         ours, theirs = master.salt("cam-00001", *words), master.salt(MINION, *words)
         master.until(lambda: len(bus.events("salt/job/*/ret/*")) == BOTH, "both returns on the bus")
