@@ -331,8 +331,8 @@ def _names(order: SaltOrder) -> list[str]:
 def _impossible(order: SaltOrder) -> str:
     if not isinstance(order.fun, str) and len(order.fun) == 1:
         return "a list of one function; order it by its name alone"
-    if isinstance(order.fun, str) and "," in order.fun:
-        return f"{order.fun[:130]} is no function; several are a list of names, with a list of arguments for each"
+    if odd := next((name for name in ([order.fun] if isinstance(order.fun, str) else order.fun) if "," in name), ""):
+        return f"{odd[:130]} is no function; several are a list of names, with a list of arguments for each"
     if len(order.jid) != JID_DIGITS:
         return "this gateway takes jids of 20 digits; set unique_jid: False on the master"
     return ""

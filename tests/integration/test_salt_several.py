@@ -93,7 +93,8 @@ async def test_the_callers_list_is_held_against_each(functions: list[str], tmp_p
     [
         ("test.ping,test.version", [[], []], "is no function"),
         (["test.ping,test.version"], [[]], "a list of one function"),
-        (["test.ping,cmd.run", "test.ping"], [[], []], "3 functions take as many lists"),
+        (["test.ping,cmd.run", "test.ping"], [[], []], "test.ping,cmd.run is no function"),
+        (["test.ping,cmd.run", "test.ping"], [[], [], []], "test.ping,cmd.run is no function"),
         (["test.ping", "test.version"], [[]], "2 functions take as many lists"),
         (["test.ping", "test.version"], ["a", "b"], "2 functions take as many lists"),
         (["test.ping", "saltutil.find_job"], [[], [JID]], "order it by itself"),
