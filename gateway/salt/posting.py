@@ -83,6 +83,7 @@ class Posting:
             await above.events([(f"outstation/{self._gateway}/{NOT_TAKEN}", {"event": mark})])
         # A master with a full disk takes events, and stores no answer.
         elif await told_otherwise(above, runs):
+            self._metrics.add("salt_answers_sent", len(runs))
             await self._spool.confirm(stream, sequence, master)
             self._not_taken.gone(stream, [sequence])
             return

@@ -30,7 +30,7 @@ from gateway.salt.not_taken import NOT_TAKEN, NotTaken
 from gateway.salt.pace import LINES, Pace
 from gateway.salt.posting import Posting
 from gateway.salt.remembered import Remembered
-from gateway.salt.told_otherwise import plainly, told_otherwise
+from gateway.salt.told_otherwise import plainly, taken_after_all, told_otherwise
 from gateway.spool.queue import Spool
 from gateway.store.reader import Reader
 from upstream.frames import Stream
@@ -235,9 +235,13 @@ class SaltSender(Part):
         """The one answer of a message that the master does not take, once it takes something in its place."""
         (record,), (entry,) = chunk.records, told
         counted = [self._book.kept.told({record.jid: 1})]
-        if await told_otherwise(line.above, told):
-            self._not_taken.odd_job(master, entry.jid)
-            log.warning("a Salt master takes answers without their job alone master=%s jid=%s", master, entry.jid)
+        # An answer that has its job with it is told once more below, as each message may cost a sign-in.
+        sound = not entry.load and await taken_after_all(line.above, told)
+        if sound or await told_otherwise(line.above, told):
+            if not sound:
+                self._not_taken.odd_job(master, entry.jid)
+                log.warning("a Salt master takes answers without their job alone master=%s jid=%s", master, entry.jid)
+            self._metrics.add("salt_answers_sent")
             await self._spool.confirm_items("returns", chunk.told, master, counted)
         else:
             words = "an answer that a Salt master does not take is let go master=%s jid=%s device=%s"

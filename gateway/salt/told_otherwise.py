@@ -10,11 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import Final
 
 from device_agent.errors import Refused
 from gateway.jobs.record import NOT_RUN_RETCODE
 from gateway.salt.not_taken import NOT_TAKEN
 from upstream.salt.ports import DeviceAnswer, NotConfirmed, ReturnsOfJob, SaltAbove
+
+THERE_SECONDS: Final = 15.0
 
 
 def plainly(entry: ReturnsOfJob) -> ReturnsOfJob:
@@ -36,6 +39,19 @@ def in_its_place(entry: ReturnsOfJob) -> ReturnsOfJob:
         for device, answer in entry.answers.items()
     }
     return replace(plainly(entry), answers=said)
+
+
+async def taken_after_all(above: SaltAbove, entries: Sequence[ReturnsOfJob]) -> bool:
+    """Whether a master that did not take answers takes them now that it has answered something else.
+
+    It may have been starting anew each time, and be sound by now. Raises what ``SaltAbove.request`` and ``returns`` do
+    while it is not.
+    """
+    await above.request("_file_envs", {}, patience=THERE_SECONDS)
+    with suppress(NotConfirmed, Refused):
+        await above.returns(entries)
+        return True
+    return False
 
 
 async def told_otherwise(above: SaltAbove, entries: Sequence[ReturnsOfJob]) -> bool:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ from tests.peers.database import FIRST_JID, a_job, opened_rooms
 from tests.peers.salt_above import SaltAboveDouble
 from tests.peers.salt_sending import ONE, Sending
 from tests.peers.waiting import until
-from upstream.salt.ports import NotConfirmed
+from upstream.salt.ports import NotConfirmed, ReturnsOfJob
 
 NAMES = [f"cam-{number:03}" for number in range(150)]
 REFUSALS = [NotConfirmed("the master does not confirm _syndic_return"), Refused("stale_session"), Refused("too_deep")]
@@ -59,7 +60,8 @@ async def test_an_answer_that_a_master_does_not_take_is_found_and_the_others_go_
         running = group.create_task(run_again_and_again(gate, one))
         await until(gate.emptied)
         running.cancel()
-    assert one.refused.count(1) == TRIES, "before that it may be taken yet"
+    assert one.refused.count(1) == TRIES + 1, "before that it may be taken yet"
+    assert one.looked_at == 1
     assert sorted(one.answers()) == [(jid, name) for name in [*NAMES, "odd-one"]]
     (said,) = [entry.answers["odd-one"] for entry in one.told if "odd-one" in entry.answers]
     assert (said.retcode, said.success) == (1, False)
@@ -86,6 +88,7 @@ async def test_a_job_that_a_master_cannot_store_costs_none_of_its_answers(gate: 
     assert not await gate.dropped("returns")
     assert len(one.answers()) == len(set(one.answers())) == 2 * len(NAMES)
     assert {entry.answers[name].value for entry in one.told if entry.load for name in entry.answers} == {"said"}
+    assert gate.rooms.metrics.counters["salt_answers_sent"] == 2 * len(NAMES)
     assert len(one.refused) < 50, "the job is found once, not for each of its answers"
 
 
@@ -101,6 +104,56 @@ async def test_a_master_that_stores_no_answer_costs_none(gate: Sending) -> None:
     async with one.linked(gate.sender, ONE):
         await until(gate.emptied)
     assert one.answers() == [(jid, name) for name in NAMES[:20]]
+
+
+class StartsAnew(SaltAboveDouble):
+    """Takes answers again after so many refusals, and is asked in vain whether it is there until ``up`` is set."""
+
+    up = True
+
+    async def returns(self, entries: Sequence[ReturnsOfJob]) -> None:
+        if len(self.refused) < TRIES:
+            self.refused.append(1)
+            raise Refused("stale_session")
+        await super().returns(entries)
+
+    async def request(self, cmd: str, fields: Mapping[str, Any], *, patience: float) -> Any:
+        if not self.up:
+            raise Refused("stale_session")
+        return await super().request(cmd, fields, patience=patience)
+
+
+async def test_an_answer_that_met_a_master_that_starts_anew_three_times_is_told_itself(gate: Sending) -> None:
+    jid = await gate.ordered(1, ONE)
+    await gate.answered(jid, "cam-1")
+    one = StartsAnew()
+    for _ in range(TRIES - 1):
+        await gate.not_answered(one)
+    one.up = False
+    await gate.not_answered(one)
+    one.up, one.refused[:] = True, [1] * (TRIES - 1)
+    async with one.linked(gate.sender, ONE):
+        await until(gate.emptied)
+    assert not await gate.dropped("returns")
+    assert [answer.value for entry in one.told for answer in entry.answers.values()] == ["hello"]
+    assert gate.rooms.metrics.counters["salt_answers_sent"] == 1
+
+
+async def test_a_scheduled_run_that_is_taken_plainly_is_counted_as_sent(gate: Sending) -> None:
+    run = {"id": "cam-1", "jid": str(FIRST_JID), "fun": "test.echo", "fun_args": ["odd"], "schedule": "beat"}
+    event = Event(
+        tag=f"salt/job/{FIRST_JID}/ret/cam-1", data={**run, "return": "x", "outcome": "ok"}, stamp=1.0, site="lisbon"
+    )
+    await gate.rooms.writer.commit(gate.rooms.spool.adding([event]))
+    gate.sender.active(ONE, True)
+    one = SaltAboveDouble()
+    one.odd_arguments = ["odd"]
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(run_again_and_again(gate, one))
+        await until(gate.emptied)
+        running.cancel()
+    assert one.answers() == [(str(FIRST_JID), "cam-1")]
+    assert gate.rooms.metrics.counters["salt_answers_sent"] == 1
 
 
 async def test_a_master_that_does_not_answer_is_told_no_less_at_once_and_costs_no_answer(gate: Sending) -> None:

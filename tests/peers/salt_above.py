@@ -41,6 +41,8 @@ class SaltAboveDouble:
         """What becomes of such a message."""
         self.refused: list[int] = []
         """How many answers each of those had."""
+        self.looked_at = 0
+        """How often it was asked whether it is there."""
         self.stores = True
         """While it is not set, no answer is confirmed, and events are."""
         self.free = asyncio.Event()
@@ -71,7 +73,10 @@ class SaltAboveDouble:
         raise Unanswered(f"{resources} {grains}")
 
     async def request(self, cmd: str, fields: Mapping[str, Any], *, patience: float) -> Any:
-        raise Unanswered(f"{cmd} {fields} {patience}")
+        if cmd != "_file_envs" or self.deaf:
+            raise Unanswered(f"{cmd} {fields} {patience}")
+        self.looked_at += 1
+        return ["base"]
 
     async def pillar(self, grains: Mapping[str, Any], *, patience: float, **fields: Any) -> dict[str, Any]:
         raise Unanswered(f"{grains} {fields} {patience}")
