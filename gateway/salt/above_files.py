@@ -8,9 +8,11 @@ before that is told to ask again, and a part that is there is gone on with, what
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -43,6 +45,8 @@ TURN_SECONDS: Final = 3.0
 
 PIECE_BYTES: Final = 8 * 1024 * 1024
 """More than any master is told to hand out at once (``file_buffer_size``)."""
+
+T = TypeVar("T")
 
 LISTED_SECONDS: Final = 10.0
 SIZE_IN_STAT: Final = 6
@@ -118,33 +122,32 @@ class SaltFiles:
             if parts.is_new(sha256) and store.size(sha256) is None:
                 # What the cache would have no room for in the end does not come down first.
                 store.make_room(entry.size)
-            size = await asyncio.to_thread(parts.begun, entry, store.most_bytes, store.needed())
+            size = await _to_its_end(partial(parts.begun, entry, store.most_bytes, store.needed()))
             while size < entry.size:
                 await self._budget.room()
                 piece = await self._piece(above, entry, size, patience)
                 if size + len(piece) > entry.size:
                     raise Refused("changed", f"{entry.path} is longer than it was said to be")
-                await asyncio.to_thread(parts.add, sha256, size, piece)
+                await _to_its_end(partial(parts.add, sha256, size, piece))
                 self._budget.spend(len(piece))
                 self._metrics.add("files_fetched_bytes", len(piece))
                 size += len(piece)
                 store.in_use([sha256])
                 if size < entry.size and self._clock.monotonic() >= ends:
                     return b""
-            marks, right = await asyncio.to_thread(parts.judged, sha256)
+            marks, right = await _to_its_end(partial(parts.judged, sha256))
             if not right:
-                parts.drop(sha256)
                 raise Refused("changed", f"{entry.path} is another file than the one that was found")
             there = await store.begin(sha256, entry.size, marks)
             for number in range(chunks_of(entry.size)):
                 if number not in there:
-                    await store.put(sha256, number, await asyncio.to_thread(parts.chunk, sha256, number))
-            parts.drop(sha256)
+                    await store.put(sha256, number, await _to_its_end(partial(parts.chunk, sha256, number)))
+            await _to_its_end(partial(parts.drop, sha256))
         except OSError as error:
             raise disk_refusal(error) from None
         except Refused as refusal:
             if refusal.reason == "changed":
-                parts.drop(sha256)
+                await _to_its_end(partial(parts.drop, sha256))
             raise
         return marks
 
@@ -159,6 +162,22 @@ class SaltFiles:
         if not piece and offset < entry.size:
             raise Refused("changed", f"{entry.path} is shorter than it was said to be, or gone")
         return piece
+
+
+async def _to_its_end(work: Callable[[], T]) -> T:
+    """What works on the parts, in a thread. No cancel ends a thread, so who comes next would find two of them there."""
+    ending = asyncio.get_running_loop().run_in_executor(None, work)
+    cancelled: asyncio.CancelledError | None = None
+    while not ending.done():
+        try:
+            await asyncio.wait({ending})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        # What became of it, who comes next will see.
+        ending.exception()
+        raise cancelled
+    return ending.result()
 
 
 def _sound(told: Any) -> list[str]:

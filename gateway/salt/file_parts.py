@@ -23,7 +23,7 @@ IDLE: Final = 8
 
 
 class FileParts:
-    """The folder. Whatever it does waits for the disk: it is called in a thread, by one at a time."""
+    """The folder. Whatever it does waits for the disk: it is called in a thread, by one at a time that ends there."""
 
     def __init__(self, folder: Path, clock: Clock) -> None:
         self._folder = folder

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -34,8 +35,10 @@ from gateway.salt import above_files
 from gateway.salt.above import SaltAnswers
 from gateway.salt.above_files import SaltFiles
 from gateway.salt.above_pillar import SaltPillar
+from gateway.salt.file_parts import FileParts
 from tests.peers.clock import HandClock
 from tests.peers.file_server import Server, server, sha256
+from tests.peers.waiting import until
 
 BUFFER = 256 * 1024
 """What the master hands out at once."""
@@ -227,6 +230,42 @@ async def test_what_is_wanted_keeps_its_room_and_what_nobody_wants_gives_way(
         assert not await went_on(wanted[3])
         with pytest.raises(Refused, match="cache_full"):
             await went_on(entry_of(master, "larger-than-the-cache.bin", 9_000_000))
+
+
+@pytest.mark.parametrize("step", ["begun", "add", "judged", "chunk", "drop"])
+async def test_who_is_cancelled_leaves_nothing_at_work_on_the_parts(
+    step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_work, most, free, works = 0, 0, threading.Event(), getattr(FileParts, step)
+
+    def slowly(parts: FileParts, *given: Any) -> Any:
+        nonlocal at_work, most
+        assert threading.current_thread() is not threading.main_thread(), "it waits for the disk"
+        at_work, most = at_work + 1, max(most, at_work + 1)
+        free.wait()
+        found = works(parts, *given)
+        at_work -= 1
+        return found
+
+    monkeypatch.setattr(FileParts, step, slowly)
+    master, files = Master(), files_of(tmp_path)
+    asked = encode(AskHashes(entry_of(master, "fw.bin", 7)))
+    async with server(tmp_path / "site") as made, asyncio.TaskGroup() as group:
+        files.store = made.files.store
+        first = group.create_task(files.hashes(master, asked, 30.0))  # type: ignore[arg-type]  # no jobs here
+        try:
+            await until(lambda: at_work, what=f"{step} in its thread")
+            second = group.create_task(files.hashes(master, asked, 30.0))  # type: ignore[arg-type]  # as above
+            for _ in range(2):
+                first.cancel()
+                for _ in range(10):
+                    await asyncio.sleep(0)
+            assert not first.done(), "it is still at work"
+        finally:
+            free.set()
+        assert await second
+    assert first.cancelled()
+    assert most == 1
 
 
 async def test_of_what_nobody_wants_only_a_few_are_kept(tmp_path: Path) -> None:
