@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -12,17 +12,14 @@ from device_agent.errors import ConfigInvalid
 from device_agent.settings_file import Items, Scalar, Section, Tree, read_file
 from gateway.checks.box import Box, user_name
 from gateway.checks.finding import Finding
-
-SECRET: Final = re.compile(r"(password|passwd|passphrase|secret|token|api_?key|authorization)$", re.IGNORECASE)
-NO_SECRET: Final = re.compile(r"/|\s*$")
-"""How a value begins that only says where the secret is, or says nothing."""
+from gateway.secret_names import names
 
 NAMED: Final = 4
 
 
 def look(box: Box) -> list[Finding]:
     """One finding for all files, or none. Nothing of it is mended unasked: the station must still read them."""
-    found = {file: names for file in _files(box.config) if (names := _secrets(file))}
+    found = {file: keys for file in _files(box.config) if (keys := _secrets(file))}
     if not found:
         return []
     group = user_name(box.owner())
@@ -31,7 +28,7 @@ def look(box: Box) -> list[Finding]:
             check="permissions",
             severity="warning",
             finding="everybody on this machine may read settings with secrets in them: "
-            + "; ".join(f"{file} ({', '.join(names[:NAMED])})" for file, names in found.items()),
+            + "; ".join(f"{file} ({', '.join(keys[:NAMED])})" for file, keys in found.items()),
             meaning="who has an account here can use them elsewhere; root and the station are all who need them",
             fix="; ".join(f"sudo chgrp {group} {file} && sudo chmod 640 {file}" for file in found),
             about="secrets",
@@ -43,12 +40,22 @@ def _files(config: Path | None) -> list[Path]:
     """The settings file and its pieces, as far as everybody may read them."""
     if config is None:
         return []
-    try:
+    pieces: list[Path] = []
+    # What is not there, or cannot be looked at, says whoever reads it.
+    with suppress(OSError):
         pieces = sorted(config.with_name(f"{config.stem}.d").glob("*.yaml"))
-        return [file for file in (config, *pieces) if file.stat().st_mode & stat.S_IROTH]
-    except OSError:
-        # That it is not there says whoever reads it.
-        return []
+    return [file for file in (config, *pieces) if _is_open(file)]
+
+
+def _is_open(file: Path) -> bool:
+    """Whether everybody may read a file: in a folder that others cannot enter nobody of them does."""
+    try:
+        there = file.resolve(strict=True)
+        folders = all(folder.stat().st_mode & stat.S_IXOTH for folder in there.parents)
+        return folders and bool(there.stat().st_mode & stat.S_IROTH)
+    except (OSError, RuntimeError):
+        # Links in a circle are a RuntimeError.
+        return False
 
 
 def _secrets(file: Path) -> list[str]:
@@ -72,4 +79,11 @@ def _named(tree: Tree, name: str) -> Iterator[str]:
 
 
 def _is_secret(name: str, value: Scalar) -> bool:
-    return bool(SECRET.search(name)) and value.kind not in ("null", "bool") and not NO_SECRET.match(value.text)
+    text = value.text.strip()
+    return names(name.rpartition(".")[2]) and value.kind not in ("null", "bool") and bool(text) and not _is_path(text)
+
+
+def _is_path(text: str) -> bool:
+    """Whether a value only says where the secret is. One in base64 may begin with a slash too, but with no folder."""
+    first = text.split("/")[1] if text.startswith("/") else ""
+    return bool(first) and first in {entry.name for entry in Path("/").iterdir()}

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
+
+from gateway.secret_names import hints
 
 Verdict = Literal["carried", "translated", "no meaning", "not carried", "wrong"]
 """``wrong`` is a file that could not be read: nothing in it has a verdict of its own."""
 
 VERDICTS: Final[tuple[Verdict, ...]] = ("carried", "translated", "no meaning", "not carried", "wrong")
-SECRET: Final = re.compile(
-    "passw|secret|token|api_?key|private|passphrase|community|webhook|credential|(^|[_-])(pass|pwd|psk|auth|pin)([_-]|$)",
-    re.IGNORECASE,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +94,7 @@ def counted(findings: Sequence[Finding]) -> dict[str, int]:
 
 def holds_secret(value: Any, key: str = "") -> bool:
     """Whether a value, or a key of it at any level, is called as secrets are."""
-    if key and SECRET.search(key) and isinstance(value, str) and value:
+    if key and hints(key) and isinstance(value, str) and value:
         return True
     if isinstance(value, Mapping):
         return any(holds_secret(inner, str(name)) for name, inner in value.items())
