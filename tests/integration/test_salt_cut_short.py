@@ -2,25 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
-import pytest
-
 from tests.peers.salt_sockets import PlayedMaster, jid, ping
 from tests.peers.salt_uplink_bed import SaltBed
 from tests.peers.waiting import until
-
-
-@pytest.fixture
-def bed(tmp_path: Path) -> SaltBed:
-    return SaltBed(tmp_path)
-
-
-@pytest.fixture
-async def master() -> AsyncIterator[PlayedMaster]:
-    async with PlayedMaster() as played:
-        yield played
 
 
 async def killed_while_an_order_is_written(bed: SaltBed, master: PlayedMaster) -> bytes:

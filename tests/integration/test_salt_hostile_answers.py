@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,17 +28,6 @@ SHA256 = "0" * 64
 ENTRY = FileEntry(path="fw/cam.bin", saltenv="base", size=10, sha256=SHA256)
 WHOLE = {"devices": {"cam-1": {"ntp": "192.0.2.1"}}}
 PATIENCE = 30.0
-
-
-@pytest.fixture
-async def master() -> AsyncIterator[PlayedMaster]:
-    async with PlayedMaster() as played:
-        yield played
-
-
-@pytest.fixture
-def bed(tmp_path: Path) -> SaltBed:
-    return SaltBed(tmp_path)
 
 
 def linked(bed: SaltBed, master: PlayedMaster, tmp_path: Path) -> SaltUplink:

@@ -21,11 +21,6 @@ for _ in range(40):
     DEEP = [DEEP]
 
 
-@pytest.fixture
-def clock() -> HandClock:
-    return HandClock()
-
-
 def order_of(**changes: object) -> SaltOrder:
     """An order as if its reader had let it pass."""
     given: dict[str, Any] = {"jid": JID, "fun": "test.ping", "tgt": "*", **changes}

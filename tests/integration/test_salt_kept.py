@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-import pytest
-
 from gateway.salt.kept import FRESH_SECONDS
 from gateway.salt.sender import SaltSender
 from tests.peers.clock import HandClock
@@ -16,11 +14,6 @@ from tests.peers.salt_gate import MASTER, OTHER, Gate, opened
 from tests.peers.waiting import until
 
 ROWS = 8
-
-
-@pytest.fixture
-def clock() -> HandClock:
-    return HandClock()
 
 
 async def refused(gate: Gate, number: int, master: str = MASTER, arg: str = "reboot") -> str:

@@ -16,11 +16,6 @@ from tests.peers.salt_above import published
 from tests.peers.salt_gate import JID, MASTER, OTHER, opened
 
 
-@pytest.fixture
-def clock() -> HandClock:
-    return HandClock()
-
-
 async def test_an_order_is_a_job_with_its_jid_announced_and_audited(tmp_path: Path, clock: HandClock) -> None:
     async with opened(tmp_path, clock, "looks") as gate:
         gate.hello("cam-1", "cam-2", "door")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -35,12 +35,6 @@ def context() -> Iterator[zmq.asyncio.Context]:
     with FewSockets() as context:
         yield context
         context.destroy(linger=0)
-
-
-@pytest.fixture
-async def master() -> AsyncIterator[PlayedMaster]:
-    async with PlayedMaster() as played:
-        yield played
 
 
 def taken(context: zmq.asyncio.Context, but: int = 0) -> list[zmq.asyncio.Socket]:

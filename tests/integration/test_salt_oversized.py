@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
@@ -20,17 +18,6 @@ from upstream.salt.ports import DeviceAnswer, ReturnsOfJob
 from upstream.salt.subscription import MESSAGE_CEILING_BYTES
 
 DOWN = "publishes is down"
-
-
-@pytest.fixture
-def bed(tmp_path: Path) -> SaltBed:
-    return SaltBed(tmp_path)
-
-
-@pytest.fixture
-async def master() -> AsyncIterator[PlayedMaster]:
-    async with PlayedMaster() as played:
-        yield played
 
 
 def large(size: int) -> bytes:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from gateway.salt import line
 from gateway.salt.pace import CHUNK
-from tests.peers.clock import HandClock
-from tests.peers.database import FIRST_JID, opened_rooms
+from tests.peers.database import FIRST_JID
 from tests.peers.salt_above import SaltAboveDouble
 from tests.peers.salt_sending import ONE, Sending
 from tests.peers.salt_sockets import PlayedMaster
@@ -31,15 +30,6 @@ class Deliberate(SaltAboveDouble):
     async def announce(self, jid: str, ids: Sequence[str]) -> None:
         await super().announce(jid, ids)
         await self.free.wait()
-
-
-@pytest.fixture
-async def gate(tmp_path: Path) -> AsyncIterator[Sending]:
-    clock = HandClock()
-    async with opened_rooms(tmp_path, clock=clock, masters=True) as rooms:
-        found = Sending(rooms, clock)
-        async with found.sender:
-            yield found
 
 
 def busy(number: int) -> ReturnsOfJob:

@@ -20,11 +20,6 @@ OWN, NEXT = str(FIRST_JID + 5), str(FIRST_JID + 6)
 ROW = "SELECT user, door, action, verdict, subject, why, jid, fun, arguments FROM audit WHERE verdict = 'deny'"
 
 
-@pytest.fixture
-def clock() -> HandClock:
-    return HandClock()
-
-
 async def denied(gate: Gate) -> list[dict[str, Any]]:
     """The rows of the audit that say no."""
     names = ROW.removeprefix("SELECT ").partition(" FROM")[0].split(", ")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +14,7 @@ from device_agent.protocol.messages import Event, JobDefinition, encode
 from device_agent.questions import Unanswered
 from gateway.salt.not_taken import TRIES
 from gateway.spool.ledger import recount
-from tests.peers.clock import HandClock
-from tests.peers.database import FIRST_JID, a_job, opened_rooms
+from tests.peers.database import FIRST_JID, a_job
 from tests.peers.salt_above import SaltAboveDouble
 from tests.peers.salt_sending import ONE, Sending
 from tests.peers.waiting import until
@@ -24,19 +22,6 @@ from upstream.salt.ports import NotConfirmed, ReturnsOfJob
 
 NAMES = [f"cam-{number:03}" for number in range(150)]
 REFUSALS = [NotConfirmed("the master does not confirm _syndic_return"), Refused("stale_session"), Refused("too_deep")]
-
-
-@pytest.fixture
-def clock() -> HandClock:
-    return HandClock()
-
-
-@pytest.fixture
-async def gate(tmp_path: Path, clock: HandClock) -> AsyncIterator[Sending]:
-    async with opened_rooms(tmp_path, clock=clock, masters=True) as rooms:
-        found = Sending(rooms, clock)
-        async with found.sender:
-            yield found
 
 
 async def run_again_and_again(gate: Sending, one: SaltAboveDouble) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from device_agent.protocol.outcomes import Outcome, State
 from device_agent.protocol.several import SEVERAL
 from gateway.salt.answers import load_of
 from tests.peers.clock import HandClock
-from tests.peers.database import a_job, opened_rooms
+from tests.peers.database import a_job
 from tests.peers.salt_above import SaltAboveDouble, published
 from tests.peers.salt_gate import JID, MASTER, opened
 from tests.peers.salt_sending import ONE, Sending
@@ -21,19 +20,6 @@ from tests.peers.waiting import until
 
 TWO_FUNCTIONS = ["test.echo", "test.version"]
 ARGUMENTS: list[Any] = [["hello"], []]
-
-
-@pytest.fixture
-def clock() -> HandClock:
-    return HandClock()
-
-
-@pytest.fixture
-async def gate(tmp_path: Path, clock: HandClock) -> AsyncIterator[Sending]:
-    async with opened_rooms(tmp_path, clock=clock, masters=True) as rooms:
-        found = Sending(rooms, clock)
-        async with found.sender:
-            yield found
 
 
 async def test_it_is_one_job_of_each_device(tmp_path: Path, clock: HandClock) -> None:

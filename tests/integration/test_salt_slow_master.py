@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+import pytest
+
 from tests.peers.salt_double import new_box
 from tests.peers.salt_sockets import PlayedMaster, jid, ping
 from tests.peers.salt_uplink_bed import RULES, SaltBed
@@ -52,6 +54,7 @@ async def test_a_burst_of_jobs_is_taken_whole_though_the_first_is_slow_to_write(
     assert not bed.refusals.reasons
 
 
+@pytest.mark.timeout(240)
 async def test_a_master_that_falls_silent_is_lost_and_found_again(bed: SaltBed, master: PlayedMaster) -> None:
     silent = asyncio.Event()
     async with bed.uplink(master, rules=replace(RULES, master_alive_interval=0.05)):
