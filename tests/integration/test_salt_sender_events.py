@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -36,6 +38,28 @@ async def test_an_event_that_a_master_does_not_take_is_found_and_those_behind_it
     (entry,) = [entry for entry in await gate.rooms.spool.entries() if entry.name == "events"]
     assert (entry.accepted, entry.delivered, entry.pending_bytes) == (150, 149, 0)
     assert all(found.equal for found in await recount(gate.rooms.spool.path))
+
+
+class SoundAgain(SaltAboveDouble):
+    """A master that is through with its start when it is asked whether it is there."""
+
+    async def request(self, cmd: str, fields: Mapping[str, Any], *, patience: float) -> Any:
+        self.not_taken = ""
+        return await super().request(cmd, fields, patience=patience)
+
+
+async def test_an_event_that_met_a_master_at_a_bad_time_three_times_is_told_once_more(gate: Sending) -> None:
+    events = [Event(tag=f"site/door/{number}", data={}, stamp=1.0, site="lisbon") for number in range(2)]
+    await gate.rooms.writer.commit(gate.rooms.spool.adding(events))
+    gate.sender.active(ONE, True)
+    one = SoundAgain()
+    one.not_taken = "site/door/0"
+    for _ in range(TRIES - 1):
+        await gate.not_answered(one)
+    async with one.linked(gate.sender, ONE):
+        await until(gate.emptied)
+    assert [tag for tag, _ in one.posted] == ["site/door/0", "site/door/1"]
+    assert not await gate.dropped()
 
 
 async def test_a_master_that_takes_nothing_costs_no_event(gate: Sending) -> None:
