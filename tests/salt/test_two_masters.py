@@ -1,4 +1,4 @@
-"""Two stock masters above one gateway, with one key pair between them or with one each."""
+"""Two stock masters above one gateway: one is active until it is lost, with one key pair or two; or both are hot."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from tests.peers.salt_site import NAME, SaltSite, salt_site
 DEVICES = 4
 
 
-@pytest.fixture(scope="module", params=["one pair", "two pairs"])
+@pytest.fixture(scope="module", params=["one pair", "two pairs", "hot"])
 def site(request: pytest.FixtureRequest, programs: Path) -> Iterator[SaltSite]:
+    rules = {"master_type": "hot"} if request.param == "hot" else {"master_type": "failover", "master_failback": True}
     with SaltMaster(programs, "north") as north:
         pair = north.key_pair() if request.param == "one pair" else None
         with (
             SaltMaster(programs, "south", pair=pair) as south,
-            salt_site(north, south, devices=DEVICES, master_type="failover", master_failback=True) as started,
+            salt_site(north, south, devices=DEVICES, **rules) as started,
         ):
             yield started
 
