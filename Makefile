@@ -79,7 +79,7 @@ appliance: setup ## boot machines and try the packages on them: 40 minutes, as r
 	@$(MAKE) -s deb FAST=1 && $(MAKE) -s deb FAST=1 VERSION=0.0.1
 	@OUTSTATION_APPLIANCE=1 $(BIN)/pytest tests/appliance $(PYTEST_ARGS)
 
-salt: setup ## stock Salt masters of three releases above a gateway: 15 minutes and 700 MB, as root (PYTEST_ARGS="-k 3008")
+salt: setup ## stock Salt masters of three releases above a gateway: 30 minutes and 700 MB, as root (PYTEST_ARGS="-k 3008")
 	@OUTSTATION_SALT=long $(BIN)/pytest -n 3 --dist loadgroup tests/salt $(PYTEST_ARGS)
 
 deb: ## build the Debian packages into dist/ (ARCH=arm64; for tests FAST=1, and VERSION=0.0.9 for another version)
