@@ -77,7 +77,7 @@ def test_everything_required_has_a_pinned_version() -> None:
 
 def test_the_version_is_the_newest_in_the_changelog() -> None:
     text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    newest = re.search(r"^## (\S+)", text, re.MULTILINE)
+    newest = re.search(r"^## (?!Unreleased$)(\S+)", text, re.MULTILINE)
     assert newest is not None
     assert newest[1].strip("[]") == __version__
 
