@@ -39,10 +39,14 @@ class SmallDisk:
 
 
 @contextmanager
-def small_disk(folder: Path, megabytes: int = 40) -> Iterator[SmallDisk]:
-    """A file system of this size, mounted there. Skips the test where nobody may mount."""
+def small_disk(folder: Path, megabytes: int = 40, inodes: int = 0) -> Iterator[SmallDisk]:
+    """A file system of this size, mounted there; ``inodes`` is how many files it may hold, 0 for no limit of its own.
+
+    Skips the test where nobody may mount.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m,mode=0711", "outstation-test", str(folder)]
+    options = f"size={megabytes}m,mode=0711" + (f",nr_inodes={inodes}" if inodes else "")
+    mount = ["mount", "-t", "tmpfs", "-o", options, "outstation-test", str(folder)]
     done = subprocess.run(mount, capture_output=True, text=True, check=False)
     if done.returncode:
         pytest.skip(f"no file system can be mounted here: {done.stderr.strip()}")
