@@ -19,7 +19,9 @@ from gateway.spool.numbers import own_numbers, site_numbers
 from gateway.spool.queue import Spool
 from gateway.spool.received import SiteLedgers
 from gateway.store.aftermath import Aftermath
+from gateway.store.health import Failing
 from gateway.store.told import Marks
+from gateway.store.watch import StoreWatch
 from upstream.curve import CurveKeys, fingerprint
 
 
@@ -54,7 +56,9 @@ class StationFacts:
         marks: Marks,
         aftermath: Aftermath,
         is_scarce: Callable[[], bool],
+        store_watch: StoreWatch,
     ) -> None:
+        self._store_watch = store_watch
         self._is_scarce = is_scarce
         self._aftermath = aftermath
         self._marks = marks
@@ -148,6 +152,10 @@ class StationFacts:
     def disk_is_full(self) -> bool:
         """Whether the room that was kept for a full disk is in use."""
         return self._is_scarce()
+
+    async def store_failing(self) -> Failing | None:
+        """What keeps the store from being written; None while nothing does."""
+        return await self._store_watch.look()
 
     def twins(self) -> list[dict[str, Any]]:
         """What masters say of another gateway with a copy of this store."""

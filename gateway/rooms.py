@@ -73,6 +73,7 @@ from gateway.store.opening import open_store
 from gateway.store.reader import Reader
 from gateway.store.reserve import reserve_of
 from gateway.store.told import Marks
+from gateway.store.watch import StoreWatch
 from gateway.store.writer import Writer
 from gateway.upgrade.news import UpgradeNews
 from upstream.curve import load_or_make
@@ -98,13 +99,13 @@ class Rooms:
         self.keys = load_or_make(state_dir / "curve.key")
         reserve = self.reserve = reserve_of(state_dir)
         epoch = open_store(path, clock)
-        writer = self.writer = Writer(path, reserve.release)
+        writer = self.writer = Writer(path, reserve.release, clock)
         reader = self.reader = Reader(path)
         metrics = self.metrics = Metrics(clock)
         spool = self.spool = spool_of(settings.spool, writer, reader, epoch, clock)
         bus = self.bus = Bus(writer, reader, spool, metrics, clock, name, reserve.is_scarce)
         self.downlinks: dict[str, Downlink] = {}
-        self.open_jobs = OpenJobs()
+        self.open_jobs, self.store_watch = OpenJobs(), StoreWatch(writer, clock)
         self.audit = AuditBook(site=name, writer=writer, spool=spool, clock=clock)
         self.policies = PolicyHolder(settings.policy)
         self.policy_notes = PolicyNotes(self.policies, self.audit)
@@ -281,6 +282,7 @@ class Rooms:
             marks=self.marks,
             aftermath=self.aftermath,
             is_scarce=reserve.is_scarce,
+            store_watch=self.store_watch,
         )
         self.views = JobViews(open_jobs=self.open_jobs, reader=reader, site_book=self.site_book, clock=clock)
         self.intake = Intake(self.acceptance, self.delivery, clock)
@@ -314,6 +316,7 @@ class Rooms:
             self.reader,
             self.spool,
             self.reserve,
+            self.store_watch,
             self.authority,
             self.epochs,
             self.registry,

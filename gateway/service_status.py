@@ -21,14 +21,13 @@ from gateway.downlinks.mqtt import MqttDownlink
 from gateway.fleet.join_words import NOT_JOINED
 from gateway.rooms import Rooms
 from gateway.site_rooms import SiteRooms
+from gateway.store.watch import PULSE
 from gateway.store.writer import StoreFailed, Writer
 
-CHECKS: Final = (disk.check, clock.check, store.check, broker.check, trust.check, certificates.check)
+CHECKS: Final = (store.check, disk.check, clock.check, broker.check, trust.check, certificates.check)
 """Those whose errors leave a station of little use."""
 
 SILENT_SECONDS: Final = 60.0
-
-PULSE: Final = "INSERT OR REPLACE INTO station (key, value) VALUES ('pulse', ?)"
 
 
 async def sentence(facts: Facts, authority: Authority) -> str:

@@ -14,7 +14,7 @@ ERROR_FREE = 0.03
 
 
 async def check(facts: Facts) -> list[Finding]:
-    """One finding about free space, and one about free places for files where those are few."""
+    """One finding about free space, and one about free inodes where those are few."""
     return look(facts.state_dir(), full=facts.disk_is_full())
 
 
@@ -69,8 +69,8 @@ def _inodes(folder: str) -> list[Finding]:
         Finding(
             check="disk",
             severity="error" if not found.f_favail else "warning",
-            finding=f"{found.f_favail:,} of {found.f_files:,} places for files are left at {folder}",
-            meaning="when there are none, no file can be made, however much room there is",
+            finding=f"{found.f_favail:,} of {found.f_files:,} inodes are left at {folder}",
+            meaning="without one no file can be made there, however much room there is",
             fix=f"du --inodes -x {folder} | sort -n | tail",
             about="inodes",
         )

@@ -7,6 +7,7 @@ from typing import Any, Literal, Protocol
 from msgspec import Struct
 
 from gateway.checks.box import Box
+from gateway.store.health import Failing
 
 Severity = Literal["ok", "info", "warning", "error"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info", "ok")
@@ -54,6 +55,9 @@ class Facts(Protocol):
 
     def disk_is_full(self) -> bool:
         """Whether the room that was kept for a full disk is in use."""
+
+    async def store_failing(self) -> Failing | None:
+        """What keeps the store from being written; None while nothing does."""
 
     def cache_full(self) -> str:
         """Why the last file for which room was wanted in the cache had none; empty when it had."""

@@ -1,4 +1,4 @@
-"""Was the store damaged, and what is missing of it?"""
+"""Can the store be written, was it damaged, and what is missing of it?"""
 
 from __future__ import annotations
 
@@ -6,12 +6,33 @@ from pathlib import Path
 
 from device_agent.clock import iso
 from gateway.checks.finding import Facts, Finding
+from gateway.store.health import Failing
 
 KEPT_DAYS = 14
 
 
 async def check(facts: Facts) -> list[Finding]:
-    """One finding about the store."""
+    """A finding about the store while it cannot be written, and one about damage to it."""
+    failing = await facts.store_failing()
+    if failing is None:
+        return _damage(facts)
+    return [_failing(failing), *(each for each in _damage(facts) if each.severity != "ok")]
+
+
+def _failing(failing: Failing) -> Finding:
+    return Finding(
+        check="store",
+        severity="error",
+        finding=failing.words,
+        meaning=f"since {iso(failing.since)} no new job is taken and no return is confirmed: devices keep theirs and"
+        " send them again; events of this station are counted in the ledger as dropped for store_failed, or for"
+        " disk_full",
+        fix=failing.fix,
+        about="failing",
+    )
+
+
+def _damage(facts: Facts) -> list[Finding]:
     damage = facts.damage()
     if damage is None:
         return [Finding(check="store", severity="ok", finding="never damaged, as far as is known")]

@@ -17,10 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from device_agent.clock import Clock
 from device_agent.errors import StationFailed
 from device_agent.parts import Part
 from gateway.store.connection import Connection, Written
 from gateway.store.damage import is_damage, is_full, mark
+from gateway.store.health import Failing, Health, named
 from gateway.store.rows import Statement
 from gateway.store.space import Space
 
@@ -75,8 +77,9 @@ class Writer(Part):
     name: ClassVar[str] = "store"
     drain_seconds: ClassVar[float] = 10.0
 
-    def __init__(self, path: Path, on_full: Callable[[], None] = _nobody) -> None:
+    def __init__(self, path: Path, on_full: Callable[[], None] = _nobody, clock: Clock | None = None) -> None:
         self._path = path
+        self.health = Health(path, clock or Clock())
         self._on_full = on_full
         self._connection = Connection(path)
         self._space = Space(self._connection, path)
@@ -126,6 +129,10 @@ class Writer(Part):
         # Not bounded here: the commit itself is (busy_timeout), and giving up early would leave its fate unknown.
         await unit.done
 
+    def failing(self) -> Failing | None:
+        """What keeps the store from being written now; None while nothing does."""
+        return self.health.failing(waits=bool(self._writing))
+
     async def drain(self) -> None:
         """Wait until everything asked for is written."""
         await self._idle.wait()
@@ -164,6 +171,7 @@ class Writer(Part):
             self._writing.append(unit)
         self._rows -= rows
         statements = [unit.statements for unit in self._writing]
+        self.health.handed()
         self._connection.ask(lambda: self._connection.write(statements), self._written)
 
     def _written(self, written: Written | None, crash: BaseException | None) -> None:
@@ -183,6 +191,7 @@ class Writer(Part):
             self._on_full()
         units, self._writing = self._writing, []
         self.commits += written.commits
+        self.health.wrote(written.commits, [error for error in written.errors if error is not None])
         self._space.written()
         self._unwiped = self._unwiped or any(u.wipes and not e for u, e in zip(units, written.errors, strict=True))
         if self._unwiped and (not self._waiting or self.commits >= self._wipe_at):
@@ -216,7 +225,7 @@ class Writer(Part):
             "the store could not be written",
             where=str(self._path),
             found=str(error),
-            hint=f"look at the free space: df -h {self._path.parent}",
+            hint=named(error, self._path).fix,
         )
 
     async def _run(self) -> None:

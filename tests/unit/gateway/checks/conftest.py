@@ -10,6 +10,7 @@ import pytest
 
 from gateway.checks.box import Box, box_of
 from gateway.config import StationSettings
+from gateway.store.health import Failing
 from tests.peers.clock import STARTED_WALL, HandClock
 
 
@@ -46,6 +47,7 @@ class Told:
     failing: list[tuple[str, str]] = field(default_factory=list)
     schedule: list[tuple[str, str]] = field(default_factory=list)
     unreturned: list[tuple[str, str]] = field(default_factory=list)
+    unwritten: Failing | None = None
     classes: list[dict[str, Any]] = field(default_factory=list)
     confirmed: float | None = None
     of_box: Box | None = None
@@ -73,6 +75,9 @@ class Told:
 
     def disk_is_full(self) -> bool:
         return self.full
+
+    async def store_failing(self) -> Failing | None:
+        return self.unwritten
 
     def cache_full(self) -> str:
         return self.no_room

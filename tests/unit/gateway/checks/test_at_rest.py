@@ -140,7 +140,7 @@ def test_the_disk_of_a_folder_that_is_not_there_yet_is_that_of_the_one_around_it
     ("places", "severity"),
     [(Places(0, 0), "ok"), (Places(1000, 30), "ok"), (Places(1000, 29), "warning"), (Places(1000, 0), "error")],
 )
-def test_a_disk_without_places_for_files_is_told(
+def test_a_disk_without_inodes_is_told(
     places: Places, severity: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Room())
@@ -148,6 +148,6 @@ def test_a_disk_without_places_for_files_is_told(
     found = disk.at_rest(a_box(tmp_path))
     assert found[-1].severity == severity
     if severity != "ok":
-        assert found[-1].finding.startswith(f"{places.f_favail} of 1,000 places for files are left at ")
+        assert found[-1].finding.startswith(f"{places.f_favail} of 1,000 inodes are left at ")
         assert "no file can be made" in found[-1].meaning
         assert found[-1].fix.startswith("du --inodes")
