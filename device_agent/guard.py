@@ -144,13 +144,16 @@ class Guard:
         """Whether this connection has shown who its station is."""
         return self._fresh
 
-    def site_may(self, fun: str, arg: list[Any], kwarg: dict[str, Any]) -> None:
-        """Whether our site may order this of us now, by its certificate. Raises ``Refused``."""
+    def site_may(self, fun: str, arg: list[Any], kwarg: dict[str, Any]) -> list[str]:
+        """Whether our site may order this of us now, by its certificate. Raises ``Refused``.
+
+        Returns the folders that paths among the arguments must not leave.
+        """
         certificate = self.identity.anchor.site_certificate(self.identity.site)
         if certificate is None:
             raise Refused("unknown_issuer", f"no certificate of {self.identity.site} counts")
         issuer = self._beliefs.issuer(certificate.kid, "job")
-        check_call(issuer, fun, arg, kwarg, custom=self._beliefs.custom_reach)
+        return check_call(issuer, fun, arg, kwarg, custom=self._beliefs.custom_reach)
 
     def subscriptions(self) -> list[str]:
         """Where this device listens."""

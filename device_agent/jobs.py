@@ -17,6 +17,7 @@ from device_agent.clock import Clock
 from device_agent.counters import Counters
 from device_agent.ended import Ended, Restart
 from device_agent.errors import OutstationError, Refused, UsageInvalid
+from device_agent.folder_limits import limited
 from device_agent.heard import Delivery
 from device_agent.host import Host, HostLost
 from device_agent.no_host import NOWHERE
@@ -340,7 +341,7 @@ class Jobs:
         try:
             async with asyncio.timeout(job.run_limit) as held.bound:
                 own = msgspec.structs.replace(self.own, job=held.shown())
-                ended = await called.run(host, own)
+                ended = await called.run(limited(host, job.folders or ()), own)
         except TimeoutError:
             if held.stopped:
                 return called.cut("failed", held.stopped)

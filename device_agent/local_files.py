@@ -38,9 +38,10 @@ _writing = threading.Lock()
 """One write at a time, so that what it finds beside the file is surely left over."""
 
 
-def read(path: str, offset: int, limit: int) -> bytes:
-    """See ``Host.read``."""
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+def read(path: str, offset: int, limit: int, *, follow: bool = True) -> bytes:
+    """See ``Host.read``. Without ``follow`` a link is refused (``ELOOP``)."""
+    links = 0 if follow else os.O_NOFOLLOW
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY | links)
     try:
         found = os.fstat(handle).st_mode
         if stat.S_ISDIR(found):
@@ -62,11 +63,11 @@ def read(path: str, offset: int, limit: int) -> bytes:
         os.close(handle)
 
 
-def write(path: str, data: bytes, mode: int | None, owner: tuple[int, int] | None) -> None:
-    """See ``Host.write``."""
+def write(path: str, data: bytes, mode: int | None, owner: tuple[int, int] | None, *, follow: bool = True) -> None:
+    """See ``Host.write``. Without ``follow`` a link is no place to write to (``EINVAL``)."""
     with _writing:
         try:
-            target = os.fsencode(_followed(path))
+            target = os.fsencode(_followed(path) if follow else path)
             found = _there(target)
             if found is not None and not stat.S_ISREG(found.st_mode):
                 raise _error(errno.EISDIR if stat.S_ISDIR(found.st_mode) else errno.EINVAL, path)

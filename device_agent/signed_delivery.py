@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Protocol
 
+from msgspec import UNSET
+
 from device_agent.errors import Refused
 from device_agent.heard import Delivery
 from device_agent.protocol import several
@@ -112,7 +114,7 @@ class SignedDelivery(Delivery):
             raise Refused("expired", "the deadline had passed when the job arrived")
         beliefs.replay.check(self.kid, self.seq)
         order = self._order()
-        self._check_grant(order)
+        folders = {*order.folders, *self._check_grant(order)}
         beliefs.replay.note(self.kid, self.seq)
         job = Job(
             jid=header.jid,
@@ -127,6 +129,7 @@ class SignedDelivery(Delivery):
             late=header.late,
             run_limit=header.run_limit,
             origin=order.origin,
+            folders=sorted(folders) if folders else UNSET,
         )
         return job, remaining
 
@@ -136,26 +139,29 @@ class SignedDelivery(Delivery):
             return open_single(self._sealed, identity.kem)
         return open_group(self._sealed, identity.groups.key(self._sealed.header.epoch, self._monotonic))
 
-    def _check_grant(self, order: Order) -> None:
+    def _check_grant(self, order: Order) -> list[str]:
         header, policy = self._sealed.header, self._issuer.policy
-        check_call(self._issuer, order.fun, order.arg, order.kwarg, order.origin, self._beliefs.custom_reach)
+        folders = check_call(self._issuer, order.fun, order.arg, order.kwarg, order.origin, self._beliefs.custom_reach)
         if policy is not None:
             group = ALL if header.sub == ALL else ""
             check_reach(policy, group=group, seconds=header.expires - header.issued)
+        return folders
 
 
 def check_call(
     issuer: Issuer, fun: str, arg: list[Any], kwarg: dict[str, Any], origin: str = "", custom: Custom = no_custom
-) -> None:
-    """Whether an issuer may order a call, which of several functions is each. Raises ``Refused`` (``not_granted``)."""
+) -> list[str]:
+    """Whether an issuer may order a call, which of several functions is each. Raises ``Refused`` (``not_granted``).
+
+    Returns the folders that paths among the arguments must not leave (``check_function``).
+    """
     policy = issuer.policy
     granting = issuer.roles if policy is None else issuer.certifier
     for call in several.calls(fun, arg, kwarg):
         if needs_shell(call.fun, (call.arg, call.kwarg), custom) and SHELL_ROLE not in granting:
             # A master without the role cannot lend it to a site that it certifies either.
             raise Refused("not_granted", f"{call.fun} needs a master with the role {SHELL_ROLE}")
-    if policy is not None:
-        check_function(policy, fun, arg, kwarg, origin=origin, custom=custom)
+    return [] if policy is None else check_function(policy, fun, arg, kwarg, origin=origin, custom=custom)
 
 
 class Proven(NamedTuple):

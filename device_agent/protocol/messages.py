@@ -14,6 +14,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from device_agent.errors import Refused
 from device_agent.protocol import limits
+from device_agent.protocol.folders import Folders
 from device_agent.protocol.outcomes import Outcome
 from device_agent.protocol.questions import Answer, Question
 
@@ -78,7 +79,6 @@ class Job(Struct, frozen=True, kw_only=True, tag="job"):
     late: Late = "drop"
     run_limit: Annotated[float, Meta(gt=0, le=limits.RUN_LIMIT_MAX_SECONDS)] = limits.RUN_LIMIT_SECONDS
     why: AuditText = ""
-    """The reason that was given for it."""
     sealed: bool = False
     """Its arguments are for single devices alone: the stations on the way do not know them."""
     origin: Annotated[str, Meta(pattern=ORIGIN_OR_NONE)] = ""
@@ -88,6 +88,7 @@ class Job(Struct, frozen=True, kw_only=True, tag="job"):
     """What was asked for, where the target is what it stands for: a nodegroup's name, or more than was granted."""
     commits: Annotated[str, Meta(max_length=COMMITS_CHARACTERS)] = ""
     """The git commits of the files that its arguments name, each as ``environment:commit``."""
+    folders: Folders | UnsetType = UNSET
 
 
 # --- station to device ---------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import logging
 import math
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import tzinfo
 from pathlib import Path
 from typing import Any, Final
@@ -41,7 +41,7 @@ RUNNING: Final = 16
 PILLAR_FIRST_SECONDS: Final = 5.0
 PILLAR_AGAIN_SECONDS: Final = 60.0
 
-Allowed = Callable[[str, list[Any], dict[str, Any]], None]
+Allowed = Callable[[str, list[Any], dict[str, Any]], Sequence[str]]
 """Whether the site may order a call. Raises ``Refused``."""
 
 
@@ -75,7 +75,9 @@ class AgentSchedule:
         self._book.restore(self._kept.changes, self._kept.pillar)
 
     def begin(self, identity: Identity, own: Own, lend: Lend, spawn: Spawn, allowed: Allowed) -> None:
-        """Be ready to run. ``allowed`` judges what the pillar names, which nobody signed."""
+        """Be ready to run. ``allowed`` judges what the pillar names, which nobody signed, and
+        returns the folders that its paths must not leave.
+        """
         self._own = own
         own.pillar.on_change(self._pillar_came)
         self._turns.named(identity.did)
@@ -84,7 +86,7 @@ class AgentSchedule:
             own,
             lend=lend,
             spawn=spawn,
-            judge=lambda run: allowed(run.fun, run.arg, run.kwarg) if self._book.is_pillar(run.name) else None,
+            judge=lambda run: allowed(run.fun, run.arg, run.kwarg) if self._book.is_pillar(run.name) else (),
             leaves=lambda: self.draining,
             under_way=self._under_way,
             over=self._over,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from datetime import tzinfo
 from typing import Any, Final, Protocol
 
@@ -15,6 +15,7 @@ from device_agent import loader, restarts
 from device_agent.clock import Clock
 from device_agent.ended import Ended
 from device_agent.errors import OutstationError, Refused
+from device_agent.folder_limits import limited
 from device_agent.outbox import Restarting
 from device_agent.own import Own, RunningJob
 from device_agent.protocol import limits
@@ -57,7 +58,7 @@ class Runs:
         *,
         lend: Lend,
         spawn: Spawn,
-        judge: Callable[[Run], None],
+        judge: Callable[[Run], Sequence[str]],
         leaves: Callable[[], bool],
         under_way: Callable[[str, Run], Awaitable[None]],
         over: Callable[[str, Run, Ended | None], Awaitable[None]],
@@ -98,7 +99,7 @@ class Runs:
     async def _ended(self, jid: str, run: Run, judged: Any) -> Ended | None:
         """How a run ended; None when this process goes before a restart is over."""
         try:
-            self._judge(run)
+            folders = self._judge(run)
         except Refused as refused:
             why = f"{refused}: the pillar names it, and this site may not order it"
             return Ended(None, 1, "refused", why[: limits.WHY_CHARACTERS])
@@ -106,7 +107,7 @@ class Runs:
         own = msgspec.structs.replace(self._own, job=job)
         try:
             async with asyncio.timeout(limits.RUN_LIMIT_SECONDS), self._lend() as host:
-                ended = await loader.call(run.fun, host, run.arg, run.kwarg, own, judged)
+                ended = await loader.call(run.fun, limited(host, folders), run.arg, run.kwarg, own, judged)
         except TimeoutError:
             return Ended(None, 1, "timed_out", f"stopped after {limits.RUN_LIMIT_SECONDS:g} s")
         return ended if ended.restart is None else await self._restart(jid, run, ended)

@@ -17,14 +17,13 @@ The classes, and what a grant must look like for functions that are as good as a
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any, Final
 
 from device_agent.errors import Refused
 from device_agent.protocol import limits, several
-from device_agent.protocol.globs import compile_glob
+from device_agent.trust.argument_glob import compile_argument_glob, limiting_folder
 from device_agent.trust.reach import Custom, concerns, granted, no_custom, why_further
 
 DEFAULT_GRANTS: Final = ("looks",)
@@ -101,16 +100,16 @@ def check_function(
     *,
     origin: str = "",
     custom: Custom = no_custom,
-) -> None:
+) -> list[str]:
     """Whether the site may order this, and of several functions each of them. Raises ``Refused`` (``not_granted``).
 
     ``origin`` is who wants it where that is not the site itself; an origin has what was granted to it and nothing else.
+    Returns the folders that paths among the arguments lie in by grant, and that links must not lead out of.
     """
-    for call in several.calls(fun, arg, kwarg):
-        _check_call(policy, call, origin, custom)
+    return [folder for call in several.calls(fun, arg, kwarg) for folder in _check_call(policy, call, origin, custom)]
 
 
-def _check_call(policy: SitePolicy, call: several.Call, origin: str, custom: Custom) -> None:
+def _check_call(policy: SitePolicy, call: several.Call, origin: str, custom: Custom) -> list[str]:
     fun, arg, kwarg = call
     given = (arg, kwarg)
     shapes = [globs for functions, globs in policy.arg.items() if concerns(functions, fun, given, custom)]
@@ -121,6 +120,14 @@ def _check_call(policy: SitePolicy, call: several.Call, origin: str, custom: Cus
         raise Refused("not_granted", f"{words} to {origin}" if origin else words)
     for globs in shapes:
         _check_arguments(fun, arg, kwarg, globs)
+    return _limiting_folders([*arg, *kwarg.values()], [glob for globs in shapes for glob in globs])
+
+
+def _limiting_folders(values: Iterable[Any], globs: Sequence[str]) -> list[str]:
+    """The folders of the globs that these values lie in; globs that limit a value to no folder give none."""
+    found = [limiting_folder(named[2] if (named := _named.fullmatch(glob)) else glob) for glob in globs]
+    texts = [each for value in values for each in (value if isinstance(value, list | tuple) else [value])]
+    return [each for each in found if each and any(isinstance(t, str) and t.startswith(f"{each}/") for t in texts)]
 
 
 def check_reach(policy: SitePolicy, *, group: str, seconds: float) -> None:
@@ -159,12 +166,7 @@ def _value_fits(value: Any, globs: Iterable[str]) -> bool:
 
 
 def _fits_one(text: str, globs: Iterable[str]) -> bool:
-    return any(_matcher(glob)(text) for glob in globs)
-
-
-@lru_cache(maxsize=1024)
-def _matcher(glob: str) -> Callable[[str], bool]:
-    return compile_glob(glob)
+    return any(compile_argument_glob(glob)(text) for glob in globs)
 
 
 def _refuse_too_wide(glob: str) -> None:

@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from device_agent.errors import Refused
 from device_agent.protocol import limits
+from device_agent.protocol.folders import FOLDERS_MOST, are_folders
 from device_agent.protocol.messages import FUNCTION_PATTERN, ORIGIN_PATTERN, Late, TargetType, check_plain
 from device_agent.trust import claims as c
 from device_agent.trust import codec, cose, hpke
@@ -82,6 +83,8 @@ class Order:
     why: str = ""
     origin: str = ""
     """Where it comes from, when that is not its signer: a Salt master above a gateway has grants of its own."""
+    folders: tuple[str, ...] = ()
+    """Absolute folders that paths among the arguments must not leave by a link: a policy rule limits them to these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +237,12 @@ def _one_of(claims: dict[int, Any], label: int, allowed: tuple[Any, ...]) -> Any
 
 
 def _order_to_bytes(order: Order) -> bytes:
-    about = {"user": order.user, "why": order.why, **({"origin": order.origin} if order.origin else {})}
+    about: dict[str, Any] = {"user": order.user, "why": order.why}
+    if order.origin:
+        about["origin"] = order.origin
+    if order.folders:
+        # A device of a release before this key refuses the order, and so cannot be led out of the folder.
+        about["folders"] = list(order.folders)
     body = codec.encode([order.fun, order.arg, order.kwarg, about])
     _order_from_bytes(body)
     return body
@@ -253,14 +261,17 @@ def _order_from_bytes(body: bytes) -> Order:
     check_plain(kwarg)
     _check_whole_numbers(arg)
     _check_whole_numbers(kwarg)
-    if type(about) is not dict or set(about) - {"origin"} != {"user", "why"}:
+    if type(about) is not dict or set(about) - {"origin", "folders"} != {"user", "why"}:
         raise Refused("malformed", "an order says who and why")
     user, why, origin = about["user"], about["why"], about.get("origin", "")
     if type(origin) is not str or ("origin" in about and not _origin.match(origin)):
         raise Refused("wrong_type", "an origin is a short name")
     if type(user) is not str or len(user) > USER_CHARACTERS or type(why) is not str or len(why) > limits.WHY_CHARACTERS:
         raise Refused("wrong_type", "who and why are short texts")
-    return Order(fun=fun, arg=arg, kwarg=kwarg, user=user, why=why, origin=origin)
+    folders = about.get("folders", [])
+    if not are_folders(folders):
+        raise Refused("wrong_type", f"folders are at most {FOLDERS_MOST} absolute paths")
+    return Order(fun=fun, arg=arg, kwarg=kwarg, user=user, why=why, origin=origin, folders=tuple(folders))
 
 
 def _check_whole_numbers(value: object) -> None:

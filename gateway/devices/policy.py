@@ -12,7 +12,6 @@ rule grants it on purpose: a ``*`` never reaches it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -21,6 +20,7 @@ from device_agent.errors import PolicyRefused, Refused
 from device_agent.protocol import several
 from device_agent.protocol.globs import compile_glob
 from device_agent.trust import reach
+from gateway.devices.argument_shapes import Shape, argument_text, shapes_text
 
 Role = Literal["viewer", "operator", "approver", "admin"]
 Need = Literal["view", "run", "keys", "release", "admin"]
@@ -75,10 +75,14 @@ class Operator:
 
 @dataclass(frozen=True)
 class Allow:
-    """The job may go. ``within`` are the globs its devices are confined to, ``sites`` those of its sites; () is all."""
+    """The job may go. ``within`` are the globs its devices are confined to, ``sites`` those of its sites; () is all.
+
+    ``folders`` are those that paths among its arguments must not leave by a link.
+    """
 
     within: tuple[str, ...] = ()
     sites: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,7 @@ class Hold:
 
     within: tuple[str, ...] = ()
     sites: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -115,26 +120,6 @@ class Span:
         if self.start < self.end:
             return today in self.days and self.start <= minute < self.end
         return (today in self.days and minute >= self.start) or ((today - 1) % 7 in self.days and minute < self.end)
-
-
-@dataclass(frozen=True)
-class Shape:
-    """Arguments that a function may be given: one glob for each positional one; named ones that must, or may, be."""
-
-    positional: tuple[str, ...] = ()
-    named: tuple[tuple[str, str], ...] = ()
-    optional: tuple[tuple[str, str], ...] = ()
-
-    def fits(self, arg: Sequence[Any], kwarg: Mapping[str, Any]) -> bool:
-        """Whether these are exactly such arguments."""
-        globs = {**dict(self.optional), **dict(self.named)}
-        return (
-            len(arg) == len(self.positional)
-            and all(_matches(glob, argument_text(value)) for glob, value in zip(self.positional, arg, strict=True))
-            and kwarg.keys() <= globs.keys()
-            and all(name in kwarg for name, _ in self.named)
-            and all(_matches(globs[name], argument_text(value)) for name, value in kwarg.items())
-        )
 
 
 @dataclass(frozen=True)
@@ -172,7 +157,7 @@ class Rule:
             )
         shapes = [shape for listed in about for shape in listed]
         if about and (asked.hidden or not any(shape.fits(asked.arg, asked.kwarg) for shape in shapes)):
-            return 2, Deny(f"{asked.fun} is not granted with these arguments", _shape_words(shapes))
+            return 2, Deny(f"{asked.fun} is not granted with these arguments", shapes_text(shapes))
         outside = [device for device in asked.target if not matches_any(self.targets, device)]
         if outside:
             named = ", ".join(outside[:NAMED_OUTSIDE]) + (" …" if len(outside) > NAMED_OUTSIDE else "")
@@ -188,11 +173,22 @@ class Rule:
             )
         return None
 
-    def verdict(self) -> Allow | Hold:
+    def verdict(self, asked: _Asked) -> Allow | Hold:
         """What the rule says of a job that fits."""
+        folders = () if asked.hidden else self._folders(asked)
         within = () if "*" in self.targets else self.targets
         sites = () if "*" in self.sites else self.sites
-        return Hold(within, sites) if self.hold else Allow(within, sites)
+        return Hold(within, sites, folders) if self.hold else Allow(within, sites, folders)
+
+    def _folders(self, asked: _Asked) -> tuple[str, ...]:
+        shapes = [
+            shape
+            for term, listed in self.arguments
+            if reach.concerns(term, asked.fun, asked.given)
+            for shape in listed
+            if shape.fits(asked.arg, asked.kwarg)
+        ]
+        return tuple(shapes[0].folders(asked.arg, asked.kwarg)) if shapes else ()
 
 
 @dataclass(frozen=True)
@@ -295,17 +291,6 @@ def not_allowed(policy: Policy, operator: Operator, need: Need, asked: str) -> P
     )
 
 
-def argument_text(value: Any) -> str:
-    """A value as globs see it: text as it is, anything else as compact JSON."""
-    if isinstance(value, str):
-        return value
-    try:
-        return json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=repr)
-    except (TypeError, ValueError, RecursionError):
-        # A key that is no text, or too deep: it is refused for that, and the refusal is said with its arguments.
-        return f"<{type(value).__name__} that JSON cannot carry>"
-
-
 def call_text(fun: str, arg: Sequence[Any], kwarg: Mapping[str, Any]) -> str:
     """A function with its arguments, for people; of several each, with semicolons between."""
     if fun == several.SEVERAL:
@@ -323,7 +308,7 @@ def _first_that_fits(rules: Sequence[Rule], asked: _Asked) -> Verdict:
     for rule in rules:
         refusal = rule.refusal(asked)
         if refusal is None:
-            return rule.verdict()
+            return rule.verdict(asked)
         if refusal[0] > closest:
             closest, reason = refusal
     return (
@@ -375,17 +360,3 @@ def _compiled(glob: str) -> Callable[[str], bool]:
 
 def _list(words: Sequence[str]) -> str:
     return ", ".join(words) or "nothing"
-
-
-def _shape_words(shapes: Sequence[Shape]) -> str:
-    return " or ".join(
-        " ".join(
-            [
-                *shape.positional,
-                *(f"{name}={glob}" for name, glob in shape.named),
-                *(f"[{name}={glob}]" for name, glob in shape.optional),
-            ]
-        )
-        or "no arguments"
-        for shape in shapes
-    )

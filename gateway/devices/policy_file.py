@@ -15,7 +15,8 @@ from msgspec import Meta, Struct, field
 from device_agent.errors import ConfigInvalid
 from device_agent.settings import load
 from device_agent.trust.reach import Reach
-from gateway.devices.policy import DAYS, Policy, Role, Rule, Shape, Span, without_file
+from gateway.devices.argument_shapes import Shape
+from gateway.devices.policy import DAYS, Policy, Role, Rule, Span, without_file
 
 log = logging.getLogger(__name__)
 

@@ -111,6 +111,9 @@ class Permission:
         narrowed: Job | None = job
         for within in dict.fromkeys(one.within for one in let):
             narrowed = narrowed and _narrowed(narrowed, within)
+        folders = sorted({folder for one in let for folder in one.folders})
+        if narrowed is not None and folders:
+            narrowed = replace(narrowed, folders=folders)
         if isinstance(verdict, Deny) or narrowed is None:
             if not isinstance(verdict, Deny):
                 globs = ", ".join(glob for one in let for glob in one.within)

@@ -260,4 +260,12 @@ def is_told_of(body: bytes, told: bytes) -> bool:
 
 
 def _order(job: Job) -> Order:
-    return Order(fun=job.fun, arg=job.arg, kwarg=job.kwarg, user=job.user, why=job.why, origin=job.origin)
+    return Order(
+        fun=job.fun,
+        arg=job.arg,
+        kwarg=job.kwarg,
+        user=job.user,
+        why=job.why,
+        origin=job.origin,
+        folders=tuple(job.folders or ()),
+    )

@@ -15,6 +15,7 @@ from device_agent import mine
 from device_agent.clock import Clock
 from device_agent.ended import FunctionFailed
 from device_agent.errors import Refused
+from device_agent.folder_limits import limited
 from device_agent.host import HostLost
 from device_agent.parts import Part
 from device_agent.protocol.mine import Call, calls
@@ -92,9 +93,9 @@ class SshMine(Part):
     async def _refresh(self, stead: Stead) -> None:
         seconds = mine.AGAIN_SECONDS
         try:
-            granted = self._granted(stead.name)
+            granted, folders = self._granted(stead.name)
             async with self._turns, stead.line.lend() as host:
-                failed = await mine.refresh(granted, host, stead.jobs.own)
+                failed = await mine.refresh(granted, limited(host, folders), stead.jobs.own)
             self._metrics.add("ssh_mine_refreshed")
             self._metrics.add("ssh_mine_failed", len(failed))
             seconds = self._seconds * self._randomness.uniform(1.0 - mine.JITTER, 1.0 + mine.JITTER)
@@ -105,9 +106,12 @@ class SshMine(Part):
             self._busy.discard(stead.name)
             self._due[stead.name] = self._clock.monotonic() + seconds if seconds else float("inf")
 
-    def _granted(self, device: str) -> Sequence[Call]:
-        """What the site may order of its devices by itself; the rest is refused and counted."""
-        granted = []
+    def _granted(self, device: str) -> tuple[Sequence[Call], Sequence[str]]:
+        """What the site may order of its devices by itself, and the folders that its paths must not leave.
+
+        The rest is refused and counted.
+        """
+        granted, folders = [], list[str]()
         for call in self._calls:
             given = (call.arg, call.kwarg)
             try:
@@ -116,9 +120,9 @@ class SshMine(Part):
                 )
                 if issuer.policy is None or (needs_shell(call.fun, given) and SHELL_ROLE not in issuer.certifier):
                     raise Refused("not_granted", call.fun)
-                check_function(issuer.policy, call.fun, call.arg, call.kwarg)
+                folders += check_function(issuer.policy, call.fun, call.arg, call.kwarg)
             except Refused as refusal:
                 self._metrics.refused("mine", refusal.reason, device, f"{call.name}: {refusal.detail}")
                 continue
             granted.append(call)
-        return granted
+        return granted, folders

@@ -156,7 +156,7 @@ async def test_an_agent_runs_by_the_clocks_of_its_zone_also_while_they_change(
             group.create_task(run)
 
         own = Own(schedule=schedule, events=Heard())
-        schedule.begin(Identity(), own, lambda: nullcontext(LocalHost({})), spawn, lambda *_: None)
+        schedule.begin(Identity(), own, lambda: nullcontext(LocalHost({})), spawn, lambda *_: [])
         ticks = Ticks(clock, schedule._turns, monkeypatch)
         working = group.create_task(schedule._work())
         await ticks.pass_by(hours, lambda: not schedule._running.total())

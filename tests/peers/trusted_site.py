@@ -185,6 +185,7 @@ class TrustedSite:
             kwarg=fields.pop("kwarg", {}),
             user=fields.pop("user", "ops"),
             origin=fields.pop("origin", ""),
+            folders=fields.pop("folders", ()),
         )
         header = JobHeader(
             **{

@@ -201,7 +201,7 @@ async def test_an_entry_is_run_when_somebody_asks(device: Device) -> None:
         async def fire(self, device: str, tag: str, data: dict[str, Any], *, local: bool = False) -> None:
             ended.append((device, f"{tag} {data['schedule']} {data['return']} {data['jid']}"))
 
-    def judge(fun: str, arg: list[Any], kwarg: dict[str, Any]) -> None:
+    def judge(fun: str, arg: list[Any], kwarg: dict[str, Any]) -> list[str]:
         raise Refused("not_granted", fun)
 
     def lent() -> Any:

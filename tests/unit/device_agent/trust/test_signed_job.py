@@ -306,3 +306,12 @@ def test_a_job_from_tomorrow_is_taken_and_one_from_the_day_after_is_not() -> Non
 def test_against_a_floor_alone_a_job_may_come_from_any_later_time() -> None:
     check_times(GROUP, NOW - 400 * 86_400, exact=False)
     assert refused(check_times, GROUP, GROUP.expires + 121, exact=False) == "expired"
+
+
+def test_the_folders_of_an_order_travel_sealed_and_are_bounded() -> None:
+    order = replace(ORDER, folders=("/var/log", "/srv/site"))
+    body = seal_for_group(MASTER, GROUP, order, GROUP_KEY, SALT)
+    assert opened_by_group(body) == order
+    for folders in (("var",), ("/" + "x" * 256,), ("/x",) * 65, (1,)):
+        wrong = replace(ORDER, folders=folders)  # type: ignore[arg-type]  # what no station of this release sends
+        assert refused(seal_for_group, MASTER, GROUP, wrong, GROUP_KEY, SALT) == "wrong_type"

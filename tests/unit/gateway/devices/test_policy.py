@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from device_agent.errors import EXIT_REFUSED
 from device_agent.protocol.several import SEVERAL
+from gateway.devices.argument_shapes import Shape
 from gateway.devices.policy import (
     DAYS,
     MAY,
@@ -21,7 +22,6 @@ from gateway.devices.policy import (
     Policy,
     Role,
     Rule,
-    Shape,
     Span,
     not_allowed,
     without_file,

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from device_agent.errors import EXIT_CONFIG, ConfigInvalid
-from gateway.devices.policy import Rule, Shape, Span
+from gateway.devices.argument_shapes import Shape
+from gateway.devices.policy import Rule, Span
 from gateway.devices.policy_file import PolicyHolder, load_policy, own_user
 
 WHOLE = """\
