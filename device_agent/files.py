@@ -61,6 +61,9 @@ async def find(station: Station, path: str, saltenv: str) -> FileEntry | None:
         raise FunctionFailed(f"salt://{path}: {refusal}") from None
     except Unanswered as error:
         raise FunctionFailed(f"salt://{path}: {error.what}") from None
+    if entry.path != path:
+        # Where it is kept is made of this path.
+        raise FunctionFailed(f"salt://{path}: the station answered with another path: {entry.path[:200]!r}")
     return entry
 
 

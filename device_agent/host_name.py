@@ -11,7 +11,7 @@ from device_agent import text_files
 from device_agent.commands import do, shell
 from device_agent.host import Host
 
-PATTERN = r"^[0-9A-Za-z]([0-9A-Za-z.-]{0,62}[0-9A-Za-z])?$"
+PATTERN = r"^[0-9A-Za-z]([0-9A-Za-z.-]{0,62}[0-9A-Za-z])?$(?!\n)"
 HostName = Annotated[str, Meta(pattern=PATTERN)]
 """What a host can be called: the kernel takes no more than 64 characters."""
 

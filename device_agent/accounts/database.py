@@ -13,9 +13,10 @@ from device_agent.commands import Said, ask, present, shell
 from device_agent.ended import FunctionFailed
 from device_agent.host import Host
 
-_DATABASE = """if [ -z "$2" ] && command -v getent >/dev/null 2>&1; then getent "$1" ${3:+"$3"}
+_DATABASE = """case $3 in -*) exit 0 ;; esac
+if [ -z "$2" ] && command -v getent >/dev/null 2>&1; then getent "$1" ${3:+"$3"}
 else cat "$2/etc/$1"; fi"""
-"""A directory service may tell of nobody who is not asked for."""
+"""A directory service may tell of nobody who is not asked for. No name begins as an option of getent does."""
 
 
 Entry = TypeVar("Entry", User, Group, Shadow)

@@ -9,6 +9,7 @@ from msgspec import Struct
 from device_agent.beacons.given import INTERVAL_MOST, Given
 from device_agent.beacons.port import Around, Found, Looking
 from device_agent.init_systems.found import init_system
+from device_agent.init_systems.names import is_service_name
 
 _OPTIONS = ("delay", "emitatstartup", "is_running_state", "onchangeonly", "uncleanshutdown")
 
@@ -76,6 +77,8 @@ class Services(Looking):
 
 
 def _wanted(given: Given, name: str, options: Any) -> _Wanted:
+    if not is_service_name(name):
+        raise given.wrong("has a name that no service can have.", name, "mosquitto: {}")
     # A name with nothing behind it is what Salt's own examples once were.
     if options is None:
         options = {}

@@ -43,7 +43,7 @@ WITHHELD = "[withheld]"
 MACHINE_GRAINS = ("manufacturer", "productname", "serialnumber", "osfullname", "osrelease", "kernelrelease")
 
 Port = Annotated[int, Meta(ge=0, le=65535)]
-Path = Annotated[str, Meta(min_length=1, max_length=2048, pattern=r"^/[\x21-\x7e]*$")]
+Path = Annotated[str, Meta(min_length=1, max_length=2048, pattern=r"^/[\x21-\x7e]*$(?!\n)")]
 Seconds = Annotated[float, Meta(gt=0, le=120)]
 Word = Annotated[str, Meta(max_length=256)]
 

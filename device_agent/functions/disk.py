@@ -15,7 +15,7 @@ from device_agent.readings.mounts import Filled, filled
 LETTERS = "aHhilmtTx"
 """The letters that Salt lets through to df; those that change what its columns mean are not used here."""
 
-Letters = Annotated[str, Meta(max_length=16, pattern=r"^[A-Za-z]*$")]
+Letters = Annotated[str, Meta(max_length=16, pattern=r"^[A-Za-z]*$(?!\n)")]
 Device = Annotated[str, Meta(min_length=1, max_length=255, pattern=r"^[^-]")]
 
 _PAIR = re.compile(r'(?<![A-Z_])([A-Z_]+)="((?:[^"\\]|\\.)*)"')

@@ -63,7 +63,7 @@ async def latest_version(host: Host, *names: str, refresh: bool = True) -> str |
     manager = await packages_of(host)
     if refresh:
         await manager.refresh()
-    found = await manager.candidates([word(name, "the package") for name in names])
+    found = await manager.candidates([_name(name) for name in names])
     return found.get(names[0], "") if len(names) == 1 else {name: found.get(name, "") for name in names}
 
 
@@ -245,7 +245,7 @@ async def info_installed(host: Host, *names: str, failhard: bool = True) -> dict
         outstation run 'gw-*' pkg.info_installed openssh-server
     """
     manager = await packages_of(host)
-    found = await manager.info([word(name, "the package") for name in names or tuple(await manager.installed())])
+    found = await manager.info([_name(name) for name in names or tuple(await manager.installed())])
     missing = [name for name in names if name not in found]
     if missing and failhard:
         raise FunctionFailed(f"not installed: {', '.join(missing)}")
@@ -287,6 +287,7 @@ async def _hold(host: Host, name: str | None, pkgs: Names, *, held: bool) -> dic
     now = await manager.held()
     report: dict[str, Any] = {}
     for each in _wanted(name, pkgs, None, ""):
+        _name(each.name)
         entry: dict[str, Any] = {"name": each.name, "changes": {}, "result": True, "comment": ""}
         if (each.name in now) == held:
             entry["comment"] = f"Package {each.name} is already set {'' if held else 'not '}to be held."
@@ -317,6 +318,13 @@ def _wanted(name: str | None, pkgs: Names, sources: list[dict[str, str]] | None,
     if not wanted:
         raise FunctionFailed("no package is named: give a name, pkgs or sources")
     return wanted
+
+
+def _name(name: str) -> str:
+    """The same name. Raises ``FunctionFailed`` for the path or the address of a package file."""
+    if "/" in name:
+        raise FunctionFailed(f"{name!r} is no name of a package; pkg.install with sources takes package files")
+    return word(name, "the package")
 
 
 def _path(path: str) -> str:

@@ -6,12 +6,16 @@ import re
 from fnmatch import fnmatchcase
 from typing import Any
 
-from device_agent.commands import Said, do, shell, word
+from device_agent.commands import Said, do, shell
 from device_agent.ended import FunctionFailed
 from device_agent.host import Host
 from device_agent.init_systems.found import init_system
+from device_agent.init_systems.names import is_instance, is_service_name
 from device_agent.init_systems.port import InitSystem, Verb
 from device_agent.init_systems.systemd import Systemd
+
+STARTING = frozenset({"restart", "force-reload"})
+"""These start what does not run."""
 
 _PIDS = r"""IFS= read -r wanted
 for process in /proc/[0-9]*; do
@@ -36,7 +40,7 @@ async def status(host: Host, name: str, sig: str | None = None) -> bool | dict[s
     init = await init_system(host)
     if re.search(r"[*?\[]", name):
         return {each: await init.running(each) for each in await init.names() if fnmatchcase(each, name)}
-    return await init.running(word(name, "the service"))
+    return await init.running(_name(name))
 
 
 async def start(
@@ -143,7 +147,7 @@ async def enabled(host: Host, name: str, root: str | None = None) -> bool:
 
         outstation run '*' service.enabled sshd
     """
-    return await (await init_system(host, root)).starts(word(name, "the service"))
+    return await (await init_system(host, root)).starts(_name(name))
 
 
 async def disabled(host: Host, name: str, root: str | None = None) -> bool:
@@ -163,7 +167,7 @@ async def available(host: Host, name: str) -> bool:
 
         outstation run '*' service.available sshd
     """
-    return await (await init_system(host)).available(word(name, "the service"))
+    return await (await init_system(host)).available(_name(name))
 
 
 async def missing(host: Host, name: str) -> bool:
@@ -238,7 +242,7 @@ async def show(host: Host, name: str, root: str | None = None) -> dict[str, Any]
 
         outstation run '*' service.show sshd
     """
-    return await (await _systemd(host, root)).show(word(name, "the unit"))
+    return await (await _systemd(host, root)).show(_name(name))
 
 
 async def masked(host: Host, name: str, *, runtime: bool = False, root: str | None = None) -> bool:
@@ -248,7 +252,7 @@ async def masked(host: Host, name: str, *, runtime: bool = False, root: str | No
 
         outstation run '*' service.masked sshd
     """
-    said = await (await _systemd(host, root)).ask("is-enabled", "--", name)
+    said = await (await _systemd(host, root)).ask("is-enabled", "--", _name(name))
     return said.out.strip() == ("masked-runtime" if runtime else "masked")
 
 
@@ -295,17 +299,35 @@ async def _act(
 ) -> bool:
     init = await init_system(host)
     await _unmask(init, name, unmask=unmask, unmask_runtime=unmask_runtime)
-    if no_block and isinstance(init, Systemd):
-        return _done(await init.act(word(name, "the service"), verb, wait=False), value)
+    known = await _known(init, name)
+    if isinstance(init, Systemd):
+        if verb in STARTING and is_instance(name) and not await init.begun(name):
+            raise FunctionFailed(
+                f"{name!r} has never run and does not start with the device: service.start begins it, which takes the"
+                " class shell for an instance of a template",
+                value=value,
+            )
+        return _done(await init.act(known, verb, wait=not no_block), value)
     # Salt raises what systemd says, and returns False of a script.
-    return _done(await init.act(await _known(init, name), verb), value if isinstance(init, Systemd) else False)
+    return _done(await init.act(known, verb), value=False)
 
 
 async def _known(init: InitSystem, name: str) -> str:
-    """The same name, if it is that of a service. Raises ``FunctionFailed``: a script is never a path from outside."""
-    if not isinstance(init, Systemd) and not await init.available(name):
+    """The same name, if it is that of a service. Raises ``FunctionFailed``."""
+    if not isinstance(init, Systemd) and not await init.available(_name(name)):
         raise FunctionFailed(f"there is no service {name!r} here; service.get_all names them", value=False)
-    return word(name, "the service")
+    return _name(name)
+
+
+def _name(name: str) -> str:
+    """The same name. Raises ``FunctionFailed`` for a path, an option or a pattern, which a command would follow."""
+    if not is_service_name(name):
+        raise FunctionFailed(
+            f"there is no service {name[:255]!r}: a service is named by letters, digits and '_.:@+-', never by a path,"
+            " an option or a pattern; service.get_all names them",
+            value=False,
+        )
+    return name
 
 
 async def _unmask(init: InitSystem, name: str, *, unmask: bool, unmask_runtime: bool) -> None:
@@ -316,7 +338,7 @@ async def _unmask(init: InitSystem, name: str, *, unmask: bool, unmask_runtime: 
 
 
 async def _masking(systemd: Systemd, verb: str, name: str, *, runtime: bool) -> bool:
-    return _done(await systemd.ask(verb, *(["--runtime"] if runtime else []), "--", word(name, "the unit")), None)
+    return _done(await systemd.ask(verb, *(["--runtime"] if runtime else []), "--", _name(name)), None)
 
 
 async def _systemd(host: Host, root: str | None) -> Systemd:

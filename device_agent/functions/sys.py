@@ -11,6 +11,7 @@ from device_agent.custom.loading import Function
 from device_agent.host import Host
 from device_agent.own import Own
 from device_agent.trust import reach
+from device_agent.trust.reach_arguments import FURTHER
 
 
 async def list_functions(_host: Host, *globs: str, own: Own) -> list[str]:
@@ -86,7 +87,7 @@ def _class(name: str, own: Own) -> str:
     found = reach.reach_of(name, custom=own.custom.reach)
     if found is None:
         return "in no class"
-    further = "".join(f"; {each.reach} with {each.name}" for each in reach.FURTHER.get(name, ()))
+    further = "".join(f"; {each.reach} with {each.words}" for each in FURTHER.get(name, ()))
     carried = "; shell where it is to call what reads or is shell" if name in reach.CARRIERS else ""
     told = "; shell where what it configures tells more than anybody may know" if name in reach.TELLING else ""
     return f"{reach.words(found)}{further}{carried}{told}"

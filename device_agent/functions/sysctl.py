@@ -14,6 +14,7 @@ SYSTEMD_CONFIG = "/etc/sysctl.d/99-salt.conf"
 """Salt's, so that both write the same line and neither overrules the other."""
 
 OTHER_CONFIG = "/etc/sysctl.conf"
+_EXCHANGED = str.maketrans("./", "/.")
 HEAD = "#\n# Kernel sysctl configuration\n#\n"
 
 
@@ -50,7 +51,9 @@ async def get(host: Host, name: str) -> str:
 
         outstation run '*' sysctl.get net.ipv4.ip_forward
     """
-    if "=" in word(name, "the name"):
+    if _leaves(word(name, "the name")):
+        raise FunctionFailed(f"{name!r} is no parameter: it has '..' in it; sysctl.show names them all")
+    if "=" in name:
         raise FunctionFailed(f"{name!r} is no parameter: sysctl would set it; sysctl.assign does that")
     return (await _sysctl(host, "-n", name)).rstrip("\n")
 
@@ -62,8 +65,8 @@ async def assign(host: Host, name: str, value: str | int) -> dict[str, str]:
 
         outstation run '*' sysctl.assign net.ipv4.ip_forward 1
     """
-    path = "/proc/sys/" + word(name, "the name").translate(str.maketrans("./", "/."))
-    if ".." in path.split("/") or await host.stat(path) is None:
+    path = "/proc/sys/" + word(name, "the name").translate(_EXCHANGED)
+    if _leaves(name) or await host.stat(path) is None:
         raise FunctionFailed(f"this kernel has no parameter {name}; sysctl.show names them all")
     await _sysctl(host, "-w", f"{name}={value}")
     now = await get(host, name)
@@ -102,6 +105,11 @@ async def persist(host: Host, name: str, value: str | int, config: str | None = 
         await do(host, "mkdir", "-p", path.rpartition("/")[0] or "/")
     await text_files.write(host, path, "".join(f"{each}\n" for each in [*lines, *([] if found else [line])]))
     return "Updated"
+
+
+def _leaves(name: str) -> bool:
+    """Whether sysctl would look for a parameter outside of /proc/sys: it takes '.' for '/', or the reverse."""
+    return any(".." in path.split("/") for path in (name, name.translate(_EXCHANGED)))
 
 
 async def _sysctl(host: Host, *words: str) -> str:

@@ -247,8 +247,8 @@ async def set_computer_desc(host: Host, desc: str) -> bool:
 
         outstation run 'cam-7' system.set_computer_desc 'Camera at the south dock'
     """
-    if "\n" in desc:
-        raise FunctionFailed("the description is one line", value=False)
+    if not desc.isprintable():
+        raise FunctionFailed("the description is one line, without control characters", value=False)
     text = re.sub(r'(["\\$`])', r"\\\1", desc)
     lines = (await text_files.read_if_there(host, MACHINE_INFO)).splitlines()
     kept = [line for line in lines if not line.strip().startswith("PRETTY_HOSTNAME=")]

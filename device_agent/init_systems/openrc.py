@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from device_agent.commands import Said, ask, do
+from device_agent.ended import FunctionFailed
 from device_agent.host import Host
+from device_agent.init_systems.names import is_service_name
 from device_agent.init_systems.port import Verb
 
 RUNLEVEL = "default"
@@ -36,15 +38,15 @@ class OpenRc:
 
     async def available(self, name: str) -> bool:
         """There is a script of this name."""
-        return (await ask(self._host, "rc-service", "--exists", name)).ok
+        return (await ask(self._host, "rc-service", "--exists", _name(name))).ok
 
     async def running(self, name: str) -> bool:
         """It is started."""
-        return (await ask(self._host, "rc-service", name, "status")).ok
+        return (await ask(self._host, "rc-service", _name(name), "status")).ok
 
     async def act(self, name: str, verb: Verb) -> Said:
         """Start, stop and so on."""
-        return await ask(self._host, "rc-service", name, "reload" if verb == "force-reload" else verb)
+        return await ask(self._host, "rc-service", _name(name), "reload" if verb == "force-reload" else verb)
 
     async def starts(self, name: str) -> bool:
         """It is in a runlevel."""
@@ -53,5 +55,12 @@ class OpenRc:
     async def set_starts(self, name: str, starts: bool) -> Said:
         """Put it into the default runlevel, or take it out of all."""
         if starts:
-            return await ask(self._host, "rc-update", "add", name, RUNLEVEL)
-        return await ask(self._host, "rc-update", "--all", "del", name)
+            return await ask(self._host, "rc-update", "add", _name(name), RUNLEVEL)
+        return await ask(self._host, "rc-update", "--all", "del", _name(name))
+
+
+def _name(name: str) -> str:
+    """The same name. Raises ``FunctionFailed``: rc-service runs a file whose path it is given."""
+    if not is_service_name(name):
+        raise FunctionFailed(f"{name!r} is no name of a service", value=False)
+    return name

@@ -6,7 +6,9 @@ import re
 from typing import ClassVar
 
 from device_agent.commands import Said, ask, present, shell
+from device_agent.ended import FunctionFailed
 from device_agent.host import Host
+from device_agent.init_systems.names import is_service_name
 from device_agent.init_systems.port import Verb
 
 FOLDER = "/etc/init.d"
@@ -31,7 +33,11 @@ exec pidof "$name" >/dev/null"""
 
 def listed(text: str) -> dict[str, bool]:
     """File to whether it can be executed, from ``+name`` and ``-name`` lines; what is no service is left out."""
-    return {line[1:]: line[0] == "+" for line in text.splitlines() if line and not NO_SERVICES.fullmatch(line[1:])}
+    return {line[1:]: line[0] == "+" for line in text.splitlines() if _is_service(line[1:])}
+
+
+def _is_service(file: str) -> bool:
+    return is_service_name(file) and not NO_SERVICES.fullmatch(file)
 
 
 def linked(text: str) -> set[str]:
@@ -74,6 +80,9 @@ class Scripts:
         return listed((await shell(self._host, _LIST, FOLDER)).out)
 
     async def _path(self, name: str) -> str:
+        """Raises ``FunctionFailed`` for what is no name in that folder."""
+        if not is_service_name(name):
+            raise FunctionFailed(f"{name!r} is no script in {FOLDER}", value=False)
         return f"{FOLDER}/{name}"
 
     links: ClassVar[str] = "cd /etc && ls rc2.d rc3.d rc4.d rc5.d rcS.d rc.d/rc2.d rc.d/rc3.d rc.d/rc5.d 2>/dev/null; :"
@@ -141,7 +150,8 @@ class BusyBox(Scripts):
 
     async def _path(self, name: str) -> str:
         return next(
-            (f"{FOLDER}/{file}" for file in await self._files() if name in {file, _bare(file)}), f"{FOLDER}/{name}"
+            (f"{FOLDER}/{file}" for file in await self._files() if name in {file, _bare(file)}),
+            await super()._path(name),
         )
 
 

@@ -75,6 +75,13 @@ class Systemd:
         how = [] if wait else ["--no-block"]
         return await self.ask(*how, "reload-or-restart" if verb == "force-reload" else verb, "--", name)
 
+    async def begun(self, name: str) -> bool:
+        """The unit runs, has failed, or is enabled: it was there before this call."""
+        state = (await self.ask("show", "--property=ActiveState", "--value", "--", name)).out.strip()
+        if state not in {"", "inactive"}:
+            return True
+        return (await self.ask("is-enabled", "--", name)).out.strip() in STARTING_STATES
+
     async def starts(self, name: str) -> bool:
         """The unit is enabled; an alias is what the unit behind it is."""
         said = await self.ask("is-enabled", "--", name)

@@ -17,13 +17,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final, Literal, NamedTuple, get_args
+from typing import Any, Final, get_args
 
 from device_agent.errors import Refused
 from device_agent.protocol import mine, several
 from device_agent.protocol.globs import compile_glob
+from device_agent.trust import reach_arguments
+from device_agent.trust.reach_arguments import FURTHER
 
-Reach = Literal["looks", "reads", "changes", "shell"]
+Reach = reach_arguments.Reach
 
 CLASSES: Final[tuple[Reach, ...]] = get_args(Reach)
 """The nearest first."""
@@ -65,10 +67,10 @@ _TABLE: Final[dict[str, dict[Reach, str]]] = {
     # It changes nothing on the device; what the rules of a station make of it is theirs.
     "event": {"changes": "fire fire_master send"},
     "file": {
-        "looks": "access basename check_hash directory_exists dirname diskusage file_exists find get_gid get_group"
-        " get_hash get_mode get_sum get_uid get_user gid_to_group group_to_gid is_blkdev is_chrdev is_fifo is_hardlink"
+        "looks": "access basename directory_exists dirname diskusage file_exists find get_gid get_group"
+        " get_mode get_uid get_user gid_to_group group_to_gid is_blkdev is_chrdev is_fifo is_hardlink"
         " is_link join lstat normpath pardir path_exists_glob readdir readlink stats uid_to_user user_to_uid",
-        "reads": "contains contains_glob contains_regex grep read search seek_read",
+        "reads": "check_hash contains contains_glob contains_regex get_hash get_sum grep read search seek_read",
         # The device's own sed reads what sed_contains is given, and sed can write files and run commands.
         "shell": "append blockreplace check_perms chgrp chown comment comment_line copy lchown line link makedirs"
         " makedirs_perms mkdir mknod_fifo move patch prepend remove rename replace rmdir sed sed_contains seek_write"
@@ -78,7 +80,7 @@ _TABLE: Final[dict[str, dict[Reach, str]]] = {
         "looks": "equals fetch filter_by get has_value item items ls",
         "changes": "append delkey delval remove set setval setvals",
     },
-    "group": {"looks": "getent info members", "shell": "add adduser chgid delete deluser"},
+    "group": {"looks": "getent info", "shell": "add adduser chgid delete deluser members"},
     # What the mine has is for others to read. What is called for it counts as well: see ``_carried``.
     "mine": {"looks": "get valid", "changes": "delete flush send update"},
     "mount": {
@@ -184,43 +186,6 @@ Custom = Callable[[str], Reach | None]
 def no_custom(_fun: str) -> None:
     """Where a site brings nothing."""
 
-
-class Further(NamedTuple):
-    """An argument that makes a call reach further. ``place`` is where it stands among the positional ones, if it can.
-
-    ``as_word``: its bare name, anywhere behind the first argument, is as good as the argument.
-    """
-
-    name: str
-    place: int | None
-    reach: Reach
-    as_word: bool = False
-
-    def given(self, arg: Sequence[Any], kwarg: Mapping[str, Any]) -> bool:
-        """Whether a call has it."""
-        if kwarg.get(self.name) is not None or (self.as_word and self.name in arg[1:]):
-            return True
-        return self.place is not None and len(arg) > self.place and arg[self.place] is not None
-
-
-FURTHER: Final[Mapping[str, tuple[Further, ...]]] = {
-    "camera.snapshot": (Further("save_to", 5, "shell"),),
-    "cp.push": (Further("remove_source", 3, "shell"),),
-    # What only root or the device itself may read would be in an event, which others see.
-    "event.send": (Further("with_env", 3, "shell"), Further("with_pillar", 5, "shell")),
-    "file.find": (
-        Further("exec", None, "shell"),
-        Further("delete", None, "shell", as_word=True),
-        Further("grep", None, "reads"),
-    ),
-    "mount.fstab": (Further("config", 0, "reads"),),
-    "sysctl.show": (Further("config_file", 0, "reads"),),
-    # In the tree of another system it is anybody's files that say what is done.
-    "service.disable": (Further("root", None, "shell"),),
-    "service.enable": (Further("root", None, "shell"),),
-    "service.mask": (Further("root", None, "shell"),),
-    "service.unmask": (Further("root", None, "shell"),),
-}
 
 CARRIERS: Final = frozenset({"mine.send", "mine.update", "schedule.add", "schedule.modify"})
 """What they are given is called by them."""
@@ -388,7 +353,7 @@ def why_further(fun: str, given: Arguments | None) -> str:
         return "what it is to call"
     if fun in TELLING and reach_of(fun, given) == "shell":
         return "what the beacon tells"
-    return " and ".join(each.name for each in FURTHER.get(fun, ()) if given is None or each.given(*given))
+    return " and ".join(each.words for each in FURTHER.get(fun, ()) if given is None or each.given(*given))
 
 
 def _names_module(glob: str, fun: str) -> bool:

@@ -50,6 +50,11 @@ def ways_in(folder: Path) -> list[Call]:
         ("mount.mount", [f"{folder}/way", "/dev/null"], {"mkmnt": True}),
         ("sysctl.assign", [f"kernel.{NOBODY}", "x"], {}),
         ("service.enable", [NOBODY], {"root": str(folder)}),
+        ("service.start", ["debug-shell"], {}),
+        ("service.start", [f"{NOBODY}@way"], {}),
+        ("service.stop", [f"{NOBODY}.mount"], {}),
+        ("group.members", [NOBODY, NOBODY], {}),
+        ("camera.snapshot", [f"/{NOBODY}.cgi?way=1"], {}),
     ]
 
 

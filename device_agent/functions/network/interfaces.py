@@ -12,7 +12,7 @@ from device_agent.host import Host
 from device_agent.links import interfaces_of
 from device_agent.readings.addresses import Address, Interface
 
-InterfaceName = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[^\s/-][^\s/]*$")]
+InterfaceName = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[^\s/-][^\s/]*$(?!\n)")]
 Address4Or6 = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 

@@ -134,6 +134,9 @@ async def kill_pid(host: Host, pid: Pid, signal: Signal = 15) -> bool:
         outstation run 'cam-1' ps.kill_pid 2000
         outstation run 'cam-1' ps.kill_pid 2000 signal=9
     """
+    if pid == 1:
+        # Its signals restart the device, switch it off, or open a shell of root on the console.
+        raise FunctionFailed("process 1 is sent no signal; system.reboot, system.poweroff and system.init are there")
     return await _kill(host, pid, signal)
 
 
