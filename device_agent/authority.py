@@ -14,6 +14,7 @@ import ssl
 from typing import Any, Final, cast
 
 from device_agent.errors import OutstationError
+from device_agent.host_port import host_port
 
 FETCH_SECONDS: Final = 15.0
 ENCODING_DER: Final = 2
@@ -29,9 +30,12 @@ class AuthorityUnknown(OutstationError):
     default_id = "mqtt.authority_unknown"
 
 
-def context_for(host: str, port: int, digest: bytes) -> ssl.SSLContext:
-    """What to connect with. Blocks. Raises ``OSError`` and ``AuthorityUnknown``."""
-    shown = _shown(host, port)
+def context_for(plain: socket.socket, host: str, port: int, digest: bytes) -> ssl.SSLContext:
+    """What to connect with; ``plain`` is a connection to the broker, and is used up. Blocks.
+
+    Raises ``OSError`` and ``AuthorityUnknown``.
+    """
+    shown = _shown(plain, host)
     for certificate in shown:
         if hmac.compare_digest(hashlib.sha256(certificate).digest(), digest):
             context = _context(ssl.CERT_REQUIRED)
@@ -39,7 +43,7 @@ def context_for(host: str, port: int, digest: bytes) -> ssl.SSLContext:
             return context
     raise AuthorityUnknown(
         "the broker does not show the authority that the site named",
-        where=f"{host}:{port}",
+        where=host_port(host, port),
         found=", ".join(hashlib.sha256(certificate).hexdigest() for certificate in shown) or "no certificate",
         allowed=digest.hex(),
     )
@@ -54,12 +58,10 @@ def _context(mode: ssl.VerifyMode) -> ssl.SSLContext:
     return context
 
 
-def _shown(host: str, port: int) -> list[bytes]:
+def _shown(plain: socket.socket, host: str) -> list[bytes]:
     """The certificates that a server shows, unverified."""
-    with (
-        socket.create_connection((host, port), FETCH_SECONDS) as plain,
-        _context(ssl.CERT_NONE).wrap_socket(plain, server_hostname=host) as connection,
-    ):
+    plain.settimeout(FETCH_SECONDS)
+    with plain, _context(ssl.CERT_NONE).wrap_socket(plain, server_hostname=host) as connection:
         # Public from Python 3.13 on; before that it is the same function of the object inside.
         inner = cast("Any", connection)
         if hasattr(inner, "get_unverified_chain"):

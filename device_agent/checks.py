@@ -18,6 +18,7 @@ from device_agent.clock import Clock, iso
 from device_agent.command_line.safe_text import safe
 from device_agent.config import AgentSettings, load
 from device_agent.errors import EXIT_NOT_ALL_OK, EXIT_OK, ConfigInvalid
+from device_agent.host_port import host_port
 from device_agent.identity import Identity, IdentityFile
 from device_agent.trust.device_certificate import read_device_certificate
 
@@ -190,14 +191,14 @@ def connection(looked: Looked) -> Finding:
         return Finding(
             "connection",
             "error",
-            f"the broker at {host}:{port} cannot be reached: {error.strerror or error}",
+            f"the broker at {host_port(host, port)} cannot be reached: {error.strerror or error}",
             "no job comes here; what ran is kept and told later",
             "is the gateway on, and is its address right? broker: in the settings has another one",
         )
     return Finding(
         "connection",
         "error",
-        f"the broker at {host}:{port} answers; {said or 'the agent has not said more'}",
+        f"the broker at {host_port(host, port)} answers; {said or 'the agent has not said more'}",
         "no job comes here; what ran is kept and told later",
         "journalctl -u outstation-agent; on the gateway: outstation check",
     )

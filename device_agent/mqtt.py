@@ -22,8 +22,11 @@ from aiomqtt.exceptions import MqttConnectError
 from device_agent.authority import AuthorityUnknown, context_for
 from device_agent.backoff import Backoff
 from device_agent.clock import Clock
+from device_agent.dial import dial
 from device_agent.errors import OutstationError
+from device_agent.host_port import host_port
 from device_agent.mqtt_client import Client, counting_queue
+from device_agent.name_lookup import NameLookup
 from device_agent.protocol import limits
 
 log = logging.getLogger(__name__)
@@ -78,7 +81,7 @@ class BrokerAddress:
 
     def __str__(self) -> str:
         """For logs and errors; without the password."""
-        return self.unix_socket or f"{self.host}:{self.port}"
+        return self.unix_socket or host_port(self.host, self.port)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +138,7 @@ class MqttLink:
         self._clock = clock or Clock()
         self._client: Client | None = None
         self._window = asyncio.Semaphore(PUBLISHES_UNDER_WAY)
+        self._lookup = NameLookup()
         self._tls: tuple[BrokerAddress, ssl.SSLContext] | None = None
         self._login_refused = False
         self._handled = 0
@@ -208,18 +212,21 @@ class MqttLink:
     async def _connect_and_serve(self) -> str:
         """One connection from its start to its loss; returns why it was lost."""
         self._login_refused = False
+        sock: socket.socket | None = None
         try:
             tls = await self._tls_context()
+            sock = await self._dialled() if self.address.unix_socket is None else None
         except (OSError, AuthorityUnknown) as error:
-            return str(error) or f"no answer in {CONNECT_SECONDS:g} s"
+            return _words(error)
         client = self._new_client(tls)
+        client.connection = sock
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 await client.__aenter__()
         except (aiomqtt.MqttError, OSError) as error:
             self._login_refused = isinstance(error, MqttConnectError) and _code(error.rc) in _LOGIN_REFUSED
             client.drop()
-            return str(error) or f"no answer in {CONNECT_SECONDS:g} s"
+            return _words(error)
         except BaseException:
             client.drop()
             raise
@@ -255,9 +262,17 @@ class MqttLink:
         if not address.authority:
             return None
         if self._tls is None or self._tls[0] != address:
-            context = await asyncio.to_thread(context_for, address.host, address.port, address.authority)
+            plain = await self._dialled()
+            context = await asyncio.to_thread(context_for, plain, address.host, address.port, address.authority)
             self._tls = (address, context)
         return self._tls[1]
+
+    async def _dialled(self) -> socket.socket:
+        """A connection to the broker. Raises ``OSError``."""
+        async with asyncio.timeout(CONNECT_SECONDS):
+            sock = await dial(self.address.host, self.address.port, self._lookup)
+        sock.settimeout(CONNECT_SECONDS)
+        return sock
 
     async def _subscribe(self, client: Client) -> None:
         if not self._subscriptions:
@@ -326,6 +341,13 @@ class MqttLink:
             socket_options=() if address.unix_socket else (_NO_DELAY,),
             tls_context=tls,
         )
+
+
+def _words(error: Exception) -> str:
+    """Why there is no connection."""
+    if isinstance(error, socket.gaierror):
+        return str(error.strerror)
+    return str(error) or f"no answer in {CONNECT_SECONDS:g} s"
 
 
 def _code(code: object) -> object:

@@ -46,6 +46,8 @@ class Client(aiomqtt.Client):
     """The client for one connection, with the things it does not offer. It knows the insides of aiomqtt 2.5."""
 
     _dropped = False
+    connection: socket.socket | None = None
+    """The connection to use; None for one that the client opens itself, which looks names up in a shared thread."""
 
     @property
     def queued(self) -> int:
@@ -70,6 +72,8 @@ class Client(aiomqtt.Client):
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
             self._client.loop_read()
+        if self.connection is not None:
+            self.connection.close()
         for future in (self._connected, self._disconnected):
             if future.done() and not future.cancelled():
                 # Looked at, or asyncio complains of an exception nobody retrieved.
@@ -93,6 +97,9 @@ class Client(aiomqtt.Client):
 
     def _client_connect(self) -> None:
         """Runs in a thread, which a cancelled connect leaves behind: what it still opens must be dropped as well."""
+        if self.connection is not None:
+            # paho offers no other way to give it a connection.
+            vars(self._client)["_create_socket_connection"] = lambda: self.connection
         super()._client_connect()
         if self._dropped:
             self._loop.call_soon_threadsafe(self.drop)

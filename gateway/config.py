@@ -70,9 +70,10 @@ class UplinkSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class SitesSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where sites connect to this station."""
 
-    listen: Annotated[str, Meta(pattern=TCP_PATTERN, description="address for the gateways below")] = (
-        "tcp://0.0.0.0:4510"
-    )
+    listen: Annotated[
+        str,
+        Meta(pattern=TCP_PATTERN, description="address for the gateways below; `tcp://[::]:4510` takes IPv4 and IPv6"),
+    ] = "tcp://0.0.0.0:4510"
 
 
 class BrokerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

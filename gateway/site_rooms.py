@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from device_agent.clock import Clock
+from device_agent.host_port import host_port
 from device_agent.own import Custom, NoCustom
 from device_agent.parts import Part
 from gateway.answers import Answers
@@ -195,7 +196,7 @@ class SiteRooms:
     def _entrance(self) -> Entrance:
         broker = self.broker
         # An address that stands for every interface is none that a device could be told.
-        address = "" if broker.host in (ANYWHERE, "::") else f"{broker.host}:{broker.enroll_port}"
+        address = "" if broker.host in (ANYWHERE, "::") else host_port(broker.host, broker.enroll_port)
         return Entrance(
             port=broker.port,
             enrollment_port=broker.enroll_port,

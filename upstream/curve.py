@@ -146,6 +146,7 @@ class ZapAnswerer:
         if len(request) != _ZAP_REQUEST_FRAMES or request[0] != _ZAP_VERSION or request[2] != ZAP_DOMAIN.encode():
             return b"400", b"not a request for this domain", b""
         address, mechanism, credential = request[3].decode("ascii", "replace"), request[5], request[6]
+        address = address.removeprefix("::ffff:")
         if mechanism != b"CURVE" or len(credential) != _KEY_BYTES:
             self._refusals.refused("uplink", "not_curve", address)
             return b"400", b"CURVE only", b""

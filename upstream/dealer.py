@@ -22,6 +22,7 @@ def connected_dealer(
     """
     socket = context.socket(zmq.DEALER)
     socket.linger = 0
+    socket.ipv6 = "[" in address
     socket.sndhwm = socket.rcvhwm = 1000
     socket.maxmsgsize = limits.UPLINK_FRAME_BYTES
     socket.curve_publickey = keys.public.encode("ascii")

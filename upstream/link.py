@@ -23,6 +23,7 @@ from device_agent.protocol.questions import Answer
 from upstream import frames, paging, twins
 from upstream.dealer import LinkLost, connected_dealer
 from upstream.echoes import Echoes
+from upstream.endpoints import Endpoints, split
 from upstream.item_sender import ItemSender
 from upstream.ledger_sender import report_ledger
 from upstream.link_terms import FIRST_WAIT_SECONDS, Ends, Spawn, pause_after_loss
@@ -59,6 +60,7 @@ class Link(MasterLink):
         self._ends = ends
         self._waits = Backoff(FIRST_WAIT_SECONDS, ROUND_CEILING_SECONDS)
         self._place = 0
+        self._endpoints = Endpoints()
         self._welcomed_at: float | None = None
         self._socket: zmq.asyncio.Socket | None = None
         self._said: frames.SiteHello | None = None
@@ -125,6 +127,7 @@ class Link(MasterLink):
             self._waits.reset()
             return None
         if self._welcomed_at is None:
+            self._endpoints.failed()
             self._place += 1
             return Pause(self._waits.next()) if self._place % len(self.addresses) == 0 else None
         return Pause(pause_after_loss(self._ends, self._waits, self._welcomed_at))
@@ -167,7 +170,9 @@ class Link(MasterLink):
     async def _connect(self, context: zmq.asyncio.Context) -> None:
         self._set_state("connecting")
         self._parted = False
-        self._socket = connected_dealer(context, self._ends.keys, self.address, self.key)
+        host, port = split(self.address)
+        place = await self._endpoints.find(host, port, self._late)
+        self._socket = connected_dealer(context, self._ends.keys, f"tcp://{place}:{port}", self.key)
         self._said = self._hello()
         await self._send(await twins.said(self._ends.marks, self.key, self._said))
         patience, silence = HELLO_SECONDS, f"no answer in {HELLO_SECONDS:.0f} s"

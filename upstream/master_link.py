@@ -109,6 +109,11 @@ class MasterLink(ABC):
     def _lost(self, *, at_once: bool) -> Pause | None:
         """Say that a session has ended; how long to wait before the next, or None for not at all (``at_once``)."""
 
+    def _late(self, why: str) -> None:
+        """Nothing came of this attempt so far: no other master waits for it."""
+        self.last_error = why
+        self._changed(self)
+
     async def _pause(self, pause: Pause) -> None:
         self.next_attempt = self._clock.wall() + pause.seconds
         self._set_state(pause.state)

@@ -19,6 +19,7 @@ def bound_router(context: zmq.asyncio.Context, keys: CurveKeys, listen: str) -> 
     """
     socket = context.socket(zmq.ROUTER)
     socket.linger = 0
+    socket.ipv6 = "[" in listen or "*:" in listen
     socket.router_mandatory = True
     socket.sndhwm = socket.rcvhwm = 1000
     socket.maxmsgsize = limits.UPLINK_FRAME_BYTES

@@ -161,7 +161,7 @@ class Sites(Part):
             identity = parts[0].bytes
             try:
                 key = str(parts[-1].get("User-Id"))
-                address = str(parts[-1].get("Peer-Address"))
+                address = str(parts[-1].get("Peer-Address")).removeprefix("::ffff:")
             except zmq.ZMQError:
                 # Without the key that ZAP put on the frame there is nobody to answer.
                 self._refusals.refused("uplink", "no_key", identity.hex())

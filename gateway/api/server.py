@@ -25,6 +25,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from device_agent.errors import ConfigInvalid, NotFound, PolicyRefused, StationFailed
+from device_agent.name_lookup import NameLookup
 from device_agent.parts import Part
 from gateway.api.door import Door
 from gateway.api.listener import Listen, PortProtocol, renew
@@ -108,7 +109,7 @@ class ApiServer(Part):
     async def open(self) -> None:
         """Listen. Raises ``ConfigInvalid`` when the socket cannot be made, or another station answers there."""
         self._claim()
-        bound = None if self._listen is None else self._bound(self._listen)
+        bound = None if self._listen is None else await self._bound(self._listen)
         routes = self._routes()
         at_socket = self._application(routes, self._door.at_socket)
         await self._serve(at_socket, None, uds=str(self._path), http=_PeerProtocol)
@@ -179,17 +180,17 @@ class ApiServer(Part):
             while not server.started:  # noqa: ASYNC110 - the server offers a flag, not an event
                 await asyncio.sleep(0.01)
 
-    def _bound(self, listen: Listen) -> socket.socket:
+    async def _bound(self, listen: Listen) -> socket.socket:
         """The port's socket. Raises ``ConfigInvalid``."""
         listen.check()
         try:
-            family = socket.getaddrinfo(listen.host, listen.port, type=socket.SOCK_STREAM)[0]
-            bound = socket.socket(family[0], family[1])
+            family, address = (await NameLookup().addresses(listen.host, listen.port))[0]
+            bound = socket.socket(family, socket.SOCK_STREAM)
         except OSError as error:
             raise self._not_there(listen, error) from None
         try:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            bound.bind(family[4])
+            bound.bind(address)
         except OSError as error:
             bound.close()
             raise self._not_there(listen, error) from None

@@ -13,6 +13,7 @@ from typing import Any
 import asyncssh
 
 from device_agent.errors import NotFound, StationFailed, UsageInvalid
+from device_agent.host_port import host_port
 from gateway.api.operation import Answer, Asked, Handler, Operation, whole
 from gateway.api.ssh_requests import KeyWish, RemovalWish, ScanWish, SshWishes
 from gateway.audit.book import AuditBook, Deed
@@ -84,7 +85,7 @@ class SshDevicesApi:
                 found=wanted.host[:80],
                 allowed="an IPv4 or IPv6 address, or a host name",
             )
-        await self._audit.write([_deed(asked, "devices.scan", f"ssh {wanted.host}:{wanted.port}")])
+        await self._audit.write([_deed(asked, "devices.scan", f"ssh {host_port(wanted.host, wanted.port)}")])
         return {"keys": _views(await self._scanned(wanted.host, wanted.port, wanted.jump, wanted.seconds))}
 
     async def _scanned(self, host: str, port: int, jump: str, seconds: float) -> list[HostKey]:

@@ -27,6 +27,7 @@ from typing import Any, ClassVar
 from device_agent.clock import Clock
 from device_agent.errors import ConfigInvalid, StationFailed
 from device_agent.mqtt import BrokerAddress
+from device_agent.name_lookup import NameLookup
 from gateway.broker.folder import RulesFolder
 from gateway.broker.login import lets_in
 from gateway.broker.ruled import LOOK_SECONDS, RuledBroker
@@ -123,7 +124,7 @@ class Mosquitto(RuledBroker):
         settings = self._make_folder()
         canary = self._write()
         for attempt in range(PORT_RETRIES):
-            taken = self._taken()
+            taken = await self._taken()
             failure = taken[1] if taken else await self._start([*_prefix(), program, "-c", str(settings)], canary)
             if failure is None:
                 break
@@ -192,17 +193,17 @@ class Mosquitto(RuledBroker):
 
     # --- process -------------------------------------------------------------------------------------------------
 
-    def _taken(self) -> tuple[str, str] | None:
+    async def _taken(self) -> tuple[str, str] | None:
         """The door whose port somebody else has, and why it cannot be ours: what answers there would pass for us."""
         doors = {"broker.port": self.port, "broker.enroll_port": self.enroll_port, "broker.tls_port": self.tls_port}
         for key, port in doors.items():
             if port is None:
                 continue
             try:
-                found = socket.getaddrinfo(self.host, port, type=socket.SOCK_STREAM)
-                with socket.socket(found[0][0], socket.SOCK_STREAM) as probe:
+                family, address = (await NameLookup().addresses(self.host, port))[0]
+                with socket.socket(family, socket.SOCK_STREAM) as probe:
                     probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                    probe.bind(found[0][4])
+                    probe.bind(address)
             except socket.gaierror as error:
                 return f"broker.host {self.host}", error.strerror or str(error)
             except OSError as error:

@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from device_agent.errors import NotRunning, OutstationError, StationFailed, UsageInvalid
+from device_agent.host_port import host_port
 
 TOKEN_BYTES = 4096
 
@@ -27,7 +28,7 @@ class Remote:
     authorities: Path | None = None
 
     def __str__(self) -> str:
-        return f"{'https' if self.secure else 'http'}://{self.host}:{self.port}"
+        return f"{'https' if self.secure else 'http'}://{host_port(self.host, self.port)}"
 
     def headers(self) -> dict[str, str]:
         """Who is asking."""

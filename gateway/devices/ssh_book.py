@@ -16,6 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from device_agent.errors import NotFound, OutstationError, PolicyRefused, Refused, UsageInvalid
+from device_agent.host_port import host_port
 from device_agent.parts import Part
 from device_agent.protocol import tags
 from device_agent.protocol.messages import Event
@@ -374,7 +375,7 @@ def in_words(refusal: Refused) -> OutstationError:
 def _pin(entry: Entry, proof: Proof) -> Pin:
     return Pin(
         name=entry.device.name,
-        address=f"{entry.device.host}:{entry.device.port}",
+        address=host_port(entry.device.host, entry.device.port),
         fingerprints=entry.device.fingerprints,
         nonce=entry.nonce,
         proof=proof,

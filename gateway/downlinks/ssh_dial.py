@@ -1,30 +1,9 @@
-"""A TCP connection to where a device is, and whether anybody is there: before anything is said on it by us."""
+"""Wait for the first word of whoever answers at a device's address, before anything is said by us."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
-
-
-async def dial(host: str, port: int) -> socket.socket:
-    """A connected socket, to the first address of the host that answers. Raises ``OSError``."""
-    loop = asyncio.get_running_loop()
-    failure: OSError | None = None
-    for family, kind, protocol, _, address in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
-        door = socket.socket(family, kind, protocol)
-        try:
-            door.setblocking(False)
-            door.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            await loop.sock_connect(door, address)
-        except OSError as error:
-            door.close()
-            failure = error
-        except BaseException:
-            door.close()
-            raise
-        else:
-            return door
-    raise failure or OSError(f"{host} has no address")
 
 
 async def first_word(door: socket.socket) -> None:

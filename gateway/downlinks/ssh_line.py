@@ -14,13 +14,14 @@ from typing import Any, Final
 from asyncssh import SSHClientConnection
 
 from device_agent.clock import Clock
+from device_agent.dial import first_connected
 from device_agent.errors import OutstationError
 from device_agent.host import Host, HostLost
 from gateway.devices.ssh_device import SshDevice
 from gateway.devices.ssh_secrets import Secret
 from gateway.downlinks import ssh_breaker
 from gateway.downlinks.ssh_breaker import CLOSED, Breaker, Changed, Failed, Succeeded
-from gateway.downlinks.ssh_dial import dial, first_word
+from gateway.downlinks.ssh_dial import first_word
 from gateway.downlinks.ssh_fence import Fence
 from gateway.downlinks.ssh_login import Doorkeeper, Logins
 from gateway.downlinks.ssh_pool import Pool
@@ -267,8 +268,9 @@ class Line:
         device, seconds = self.device, self._ways.connect_seconds
         sock, doing = None, "connecting"
         try:
+            addresses = await self._ways.turns.lookup.addresses(device.host, device.port, seconds)
             async with self._ways.turns.dials, asyncio.timeout(seconds):
-                sock = await dial(device.host, device.port)
+                sock = await first_connected(addresses)
                 doing = "waiting for its first word"
                 await first_word(sock)
         except BaseException as error:

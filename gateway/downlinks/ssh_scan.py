@@ -8,12 +8,15 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import asyncssh
 from msgspec import Struct
 
+from device_agent.dial import first_connected
 from device_agent.errors import StationFailed
+from device_agent.host_port import host_port
+from device_agent.name_lookup import Address, NameLookup
 from gateway.devices.ssh_device import host_key_fingerprint
 
 SCAN_SECONDS: Final = 10.0
@@ -60,14 +63,16 @@ async def scan(
 
     It takes ``seconds`` at most, whatever answers; asyncssh bounds what is read before a handshake is over.
     """
-    where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    where = host_port(host, port)
     found: dict[str, HostKey] = {}
     last: Exception | None = None
     try:
         async with asyncio.timeout(seconds):
+            # Behind a jump host the name is that host's to look up.
+            addresses = await NameLookup().addresses(host, port, seconds) if tunnel is None else []
             for kind in kinds:
                 try:
-                    key = await _host_key(host, port, kind, tunnel)
+                    key = await _host_key(host, port, kind, tunnel, addresses)
                 except (asyncssh.Error, ConnectionResetError) as error:
                     # It has no key of this kind; many a server says so by ending the connection.
                     last = last or error
@@ -91,11 +96,21 @@ async def scan(
 
 
 async def _host_key(
-    host: str, port: int, kind: Sequence[str], tunnel: asyncssh.SSHClientConnection | None
+    host: str,
+    port: int,
+    kind: Sequence[str],
+    tunnel: asyncssh.SSHClientConnection | None,
+    addresses: Sequence[Address],
 ) -> HostKey | None:
-    key = await asyncssh.get_server_host_key(
-        host, port, tunnel=tunnel or (), server_host_key_algs=list(kind), kex_algs="*", config=None
-    )
+    algorithms: dict[str, Any] = {"server_host_key_algs": list(kind), "kex_algs": "*", "config": None}
+    if tunnel is not None:
+        key = await asyncssh.get_server_host_key(host, port, tunnel=tunnel, **algorithms)
+    else:
+        sock = await first_connected(addresses)
+        try:
+            key = await asyncssh.get_server_host_key(host, port, tunnel=(), sock=sock, **algorithms)
+        finally:
+            sock.close()
     if key is None:
         return None
     line = " ".join(key.export_public_key("openssh").decode("ascii").split()[:2])

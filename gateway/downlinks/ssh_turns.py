@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from device_agent.clock import Clock
+from device_agent.name_lookup import NameLookup
 from gateway.downlinks import ssh_width
 from gateway.downlinks.ssh_width import Dropped, Made, Width
 
@@ -21,6 +22,9 @@ DOUBTED_PLACES: Final = 8
 
 DIALS: Final = 2000
 """Devices whose first word is waited for at once; one that hangs is given up after ``connect_seconds``."""
+
+LOOKUPS: Final = 64
+"""Names of devices that are looked up at once."""
 
 
 class Turn:
@@ -41,6 +45,7 @@ class Turns:
         self.width: Width = ssh_width.initial(ceiling)
         self.under_way = 0
         self.dials = asyncio.Semaphore(DIALS)
+        self.lookup = NameLookup(LOOKUPS)
         self._clock = clock
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._doubted = asyncio.Semaphore(min(DOUBTED_PLACES, ceiling))

@@ -10,6 +10,7 @@ from email.message import EmailMessage
 from functools import partial
 from typing import Final
 
+from device_agent.host_port import host_port
 from gateway.returners.mail_text import MailText
 from gateway.returners.own_thread import OwnThread
 from gateway.returners.returned import NotReturned, Returned
@@ -51,7 +52,7 @@ class SmtpReturner:
 
     @property
     def _server(self) -> str:
-        return f"{self._settings.host}:{self._settings.port}"
+        return host_port(self._settings.host, self._settings.port)
 
     async def _mail(self, returned: Returned) -> EmailMessage:
         told = returned.fields()

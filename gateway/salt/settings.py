@@ -145,11 +145,6 @@ class UpstreamSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             if address in self.masters[:place]:
                 raise ValueError(f"masters[{place}]: {address} is there twice; remove one of the two")
 
-    def request_port(self, address: str) -> tuple[str, int]:
-        """The host of a master and the port where it takes requests."""
-        host, _, port = address.rpartition(":") if ":" in address and not address.endswith("]") else (address, "", "")
-        return host, int(port) if port else self.master_port
-
     @property
     def salt(self) -> bool:
         """Whether the masters above are Salt's."""

@@ -16,12 +16,13 @@ import pytest
 from device_agent import agent as agent_module
 from device_agent import enroller as enroller_module
 from device_agent.agent import Agent
-from device_agent.authority import AuthorityUnknown, context_for
+from device_agent.authority import AuthorityUnknown
 from device_agent.config import AgentSettings, BrokerSettings
 from device_agent.errors import ConfigInvalid
 from device_agent.identity import FILE, IdentityFile
 from device_agent.parts import leaves
 from tests.peers.agent_process import NAME, AgentProcess
+from tests.peers.broker import shown_context
 from tests.peers.fleet import signing_key
 from tests.peers.played_station import PlayedStation, a_job, commanding_fleet, played_station
 from tests.peers.ruled_broker import RuledBroker, as_gateway, ruled_broker
@@ -226,13 +227,13 @@ async def test_with_tls_the_broker_must_show_the_authority_that_the_site_named(
 
 
 async def test_another_authority_is_not_connected_to(broker: RuledBroker) -> None:
-    context = await asyncio.to_thread(context_for, "127.0.0.1", broker.tls_port, broker.authority.digest)
+    context = await asyncio.to_thread(shown_context, broker.tls_port, broker.authority.digest)
     assert context.verify_mode is ssl.CERT_REQUIRED
     with pytest.raises(AuthorityUnknown) as raised:
-        await asyncio.to_thread(context_for, "127.0.0.1", broker.tls_port, b"\x00" * 32)
+        await asyncio.to_thread(shown_context, broker.tls_port, b"\x00" * 32)
     assert broker.authority.digest.hex() in (raised.value.found or "")
     with pytest.raises(OSError):
-        await asyncio.to_thread(context_for, "127.0.0.1", broker.port, broker.authority.digest)
+        await asyncio.to_thread(shown_context, broker.port, broker.authority.digest)
 
 
 # --- the commands ----------------------------------------------------------------------------------------------------

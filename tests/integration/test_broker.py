@@ -184,10 +184,10 @@ async def test_a_port_that_becomes_free_in_a_moment_is_waited_for() -> None:
     asked: list[str | None] = []
 
     class Counting(Mosquitto):
-        def _taken(self) -> tuple[str, str] | None:
+        async def _taken(self) -> tuple[str, str] | None:
             if len(asked) == 2:
                 taken.close()
-            found = super()._taken()
+            found = await super()._taken()
             asked.append(found[1] if found else None)
             return found
 

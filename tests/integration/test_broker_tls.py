@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from device_agent.authority import AuthorityUnknown, context_for
+from device_agent.authority import AuthorityUnknown
 from device_agent.mqtt import BrokerAddress
 from device_agent.trust.keys import SigningKey, did_text
 from gateway.broker.mosquitto import Mosquitto
 from gateway.broker.passwords import hash_password
 from gateway.broker.tls import SERVER_DAYS, TlsAuthority
-from tests.peers.broker import free_ports
+from tests.peers.broker import free_ports, shown_context
 from tests.peers.clock import HandClock
 from tests.peers.visitor import Visitor, visit
 
@@ -75,11 +75,11 @@ async def test_a_device_that_knows_the_authority_comes_in_and_hears_its_topics(b
 async def test_a_device_that_knows_only_the_digest_finds_the_authority_at_the_door(broker: Mosquitto) -> None:
     assert broker.tls_port is not None
     assert broker.tls_authority_digest is not None
-    context = await asyncio.to_thread(context_for, "127.0.0.1", broker.tls_port, broker.tls_authority_digest)
+    context = await asyncio.to_thread(shown_context, broker.tls_port, broker.tls_authority_digest)
     address = BrokerAddress(port=broker.tls_port, username=ADA, password="ada")
     assert (await visit(address, ADA, tls=context)).inside
     with pytest.raises(AuthorityUnknown):
-        await asyncio.to_thread(context_for, "127.0.0.1", broker.tls_port, bytes(32))
+        await asyncio.to_thread(shown_context, broker.tls_port, bytes(32))
 
 
 async def test_a_device_that_knows_another_authority_does_not_come_in(broker: Mosquitto, tmp_path: Path) -> None:

@@ -12,10 +12,12 @@ import secrets
 import shutil
 import signal
 import socket
+import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from device_agent.authority import context_for
 from device_agent.lean_mqtt import encode_connect
 from device_agent.mqtt import BrokerAddress
 from device_agent.protocol import limits
@@ -146,3 +148,9 @@ async def running_broker(folder: Path) -> AsyncIterator[Broker]:
         yield broker
     finally:
         await broker.stop()
+
+
+def shown_context(port: int, digest: bytes) -> ssl.SSLContext:
+    """What to connect with to the broker on this port, whose authority has this digest."""
+    plain = socket.create_connection(("127.0.0.1", port), timeout=15.0)
+    return context_for(plain, "127.0.0.1", port, digest)

@@ -20,6 +20,7 @@ from device_agent.backoff import Backoff
 from device_agent.errors import Refused, StationFailed
 from device_agent.questions import Unanswered
 from upstream.dealer import LinkLost
+from upstream.endpoints import Endpoints
 from upstream.link_terms import FIRST_WAIT_SECONDS, Spawn
 from upstream.master_link import MasterLink, Pause
 from upstream.salt import feeding, publishes
@@ -58,6 +59,7 @@ class Link(MasterLink):
         """What it can be told and asked, while it is up."""
         self._ends = ends
         self._waits = Backoff(FIRST_WAIT_SECONDS, ROUND_CEILING_SECONDS)
+        self._endpoints = Endpoints()
         self._ended, self._pending = "disconnected", 0
         """What became of the last session, and how often in turn it was that the key waits to be accepted."""
         self._knock = Knock(address, ends)
@@ -118,12 +120,13 @@ class Link(MasterLink):
         try:
             async with contextlib.AsyncExitStack() as closing, asyncio.TaskGroup() as life:
                 life.create_task(self._watch_hang_up(), name="uplink/hang-up")
-                host, port = self._endpoint()
+                named, port = self._endpoint()
+                self._set_state("connecting")
+                host = await self._endpoints.find(named, port, self._late)
                 connections = Connections(context, f"tcp://{host}:{port}")
                 closing.callback(connections.close)
                 self._aside = Connections(context, f"tcp://{host}:{port}", ASIDE)
                 closing.callback(self._aside.close)
-                self._set_state("connecting")
                 self._signed_in = await self._first_sign_in(self._aside)
                 try:
                     published = Subscription(context, f"tcp://{host}:{self._signed_in.publish_port}")
@@ -190,11 +193,13 @@ class Link(MasterLink):
                 self.last_error = str(error)
                 # Whoever waits for a better master knows by this that it is not there now.
                 self._changed(self)
+        self._endpoints.failed()
         raise LinkLost(f"{self.last_error}, {self._ends.rules.auth_tries} times")
 
     def _endpoint(self) -> tuple[str, int]:
         try:
-            return endpoint(self.address, self._ends.rules.master_port)
+            host, port = endpoint(self.address, self._ends.rules.master_port)
+            return host.strip("[]"), port
         except ValueError as error:
             raise NotLetIn("refused", str(error)) from None
 
