@@ -27,6 +27,7 @@ from gateway.api.spool import SpoolApi
 from gateway.api.station import StationApi
 from gateway.audit.book import AuditBook
 from gateway.audit.policy_notes import PolicyNotes
+from gateway.audit.refusal_rows import RefusalRows
 from gateway.audit.views import AuditViews
 from gateway.bus import Bus
 from gateway.checks.box import box_of
@@ -328,6 +329,7 @@ class Rooms:
             self.marks,
             self.tokens,
             self.policy_notes,
+            RefusalRows(self.audit),
         ]
 
     def parts_after_recovery(self) -> list[Part]:

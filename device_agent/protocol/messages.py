@@ -225,7 +225,7 @@ class Manifest(Struct, frozen=True, kw_only=True, tag="manifest"):
 
 
 class OutcomeRecord(Struct, frozen=True, kw_only=True, tag="outcome"):
-    """How a job ended on one device, with what it returned, on the way to whoever issued it."""
+    """How a job ended on one device, with what it returned. ``seen``: when a silent device was last heard."""
 
     jid: Jid
     site: SiteId
@@ -236,7 +236,6 @@ class OutcomeRecord(Struct, frozen=True, kw_only=True, tag="outcome"):
     value: Any = None
     why: Why = ""
     seen: WallSeconds | None = None
-    """When the device was last heard, for an outcome that is about silence."""
     ended: WallSeconds
     duration: Annotated[float, Meta(ge=0)] = 0.0
     executions: Executions = 0
@@ -268,7 +267,7 @@ class JobDefinition(Struct, frozen=True, tag="job_definition"):
 
 
 class AuditRecord(Struct, frozen=True, kw_only=True, tag="audit"):
-    """Who asked for what at a site, and what was answered. ``mark`` names the row for ever: a start and a number."""
+    """Who asked for what at a site, and the answer. ``mark`` names the row for ever, ``times`` counts refusals."""
 
     mark: Annotated[str, Meta(pattern=r"^[0-9a-f]{16}-[0-9]{1,18}$(?!\n)")]
     site: SiteId
@@ -282,6 +281,7 @@ class AuditRecord(Struct, frozen=True, kw_only=True, tag="audit"):
     jid: AuditName = ""
     fun: AuditName = ""
     arguments: AuditText = ""
+    times: Annotated[int, Meta(ge=1, le=10**15)] = 1
 
 
 Item = Manifest | OutcomeRecord | Close | Event | JobDefinition | AuditRecord

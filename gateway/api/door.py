@@ -13,8 +13,8 @@ from starlette.datastructures import Headers
 
 from device_agent.clock import Clock
 from device_agent.errors import PolicyRefused
-from gateway.audit.book import AuditBook, Deed
-from gateway.devices.allowance import Allowance
+from gateway.audit.book import AuditBook
+from gateway.audit.deed import Deed
 from gateway.devices.api_tokens import ApiTokens
 from gateway.devices.policy import Need, Operator, Policy
 from gateway.metrics import Metrics
@@ -29,9 +29,7 @@ FAILURES_SECONDS = 60.0
 """So many wrong tokens of one address in so many seconds are told apart; more are turned away unread."""
 
 ADDRESSES = 1000
-DENIALS_PER_SECOND = 1.0
-DENIALS_BURST = 50.0
-"""Strangers whose visit becomes a row of the audit; beyond that they are only counted, from however many addresses."""
+"""Addresses whose wrong tokens are counted, and users whose groups are remembered, at once."""
 
 NOBODY = Operator("unknown", frozenset())
 
@@ -67,8 +65,6 @@ class Door:
         self._clock = clock or Clock()
         self._groups: dict[int, tuple[float, frozenset[str]]] = {}
         self._failures: dict[str, tuple[float, int]] = {}
-        self._told: dict[tuple[str, str], float] = {}
-        self._denials = Allowance(per_second=DENIALS_PER_SECOND, burst=DENIALS_BURST, clock=self._clock)
 
     @property
     def policy(self) -> Policy:
@@ -107,17 +103,11 @@ class Door:
             await self._audit.write([deed])
 
     async def note_denied(self, deed: Deed) -> None:
-        """Count what was denied, and keep it: the same of the same user once a minute."""
+        """Count what was denied, and keep it; equal refusals of one user share a row that says how many they were."""
         if self._metrics is not None:
             self._metrics.refused("api", "not_allowed", deed.user, deed.action)
-        now = self._clock.monotonic()
-        key = (f"{deed.user} {deed.door}", f"{deed.action} {deed.subject}")
-        if now - self._told.get(key, -FAILURES_SECONDS) < FAILURES_SECONDS:
-            return
-        self._told.pop(key, None)
-        self._told[key] = now
-        _bound(self._told)
-        await self.note(deed)
+        if self._audit is not None:
+            await self._audit.refused(deed)
 
     async def _failed(self, address: str, what: str) -> PolicyRefused:
         now = self._clock.monotonic()
@@ -138,8 +128,9 @@ class Door:
             )
         if self._metrics is not None:
             self._metrics.refused("api", reason, address)
-        if self._denials.take():
-            await self.note(Deed(user="unknown", door="api", action="enter", subject=address, verdict="deny", why=what))
+        if self._audit is not None:
+            deed = Deed(user="unknown", door="api", action="enter", subject=address, verdict="deny", why=what)
+            await self._audit.refused(deed)
         return TokenRefused(
             "this station does not know who is asking",
             found=what,

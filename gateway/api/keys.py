@@ -18,7 +18,8 @@ from gateway.api.key_requests import (
     WindowTerms,
 )
 from gateway.api.operation import Answer, Asked, Handler, Operation, whole
-from gateway.audit.book import AuditBook, Deed
+from gateway.audit.book import AuditBook
+from gateway.audit.deed import Deed
 from gateway.devices.doors import TokenWish
 from gateway.devices.enrolled import Enrolled, EnrollmentState
 from gateway.devices.enrollment import Enrollment

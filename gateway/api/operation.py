@@ -14,7 +14,7 @@ from starlette.responses import Response, StreamingResponse
 from device_agent.errors import NotFound, NotRunning, OutstationError, PolicyRefused, UsageInvalid
 from device_agent.protocol.messages import AuditVerdict
 from gateway.api.door import NOBODY, Door, TokenRefused, TooManyFailures
-from gateway.audit.book import Deed
+from gateway.audit.deed import Deed
 from gateway.devices.policy import Need, Operator, not_allowed, without_file
 
 BODY_BYTES = 1024 * 1024

@@ -8,7 +8,8 @@ import msgspec
 from msgspec import Meta
 
 from gateway.api.operation import Answer, Asked, Operation
-from gateway.audit.book import AuditBook, Deed
+from gateway.audit.book import AuditBook
+from gateway.audit.deed import Deed
 from gateway.devices.api_tokens import DAY_SECONDS, DAYS_DEFAULT, ApiTokens
 from gateway.devices.policy import MAY, NEED_WORDS, Role
 from gateway.devices.policy_file import PolicyHolder

@@ -16,7 +16,8 @@ from device_agent.errors import NotFound, StationFailed, UsageInvalid
 from device_agent.host_port import host_port
 from gateway.api.operation import Answer, Asked, Handler, Operation, whole
 from gateway.api.ssh_requests import KeyWish, RemovalWish, ScanWish, SshWishes
-from gateway.audit.book import AuditBook, Deed
+from gateway.audit.book import AuditBook
+from gateway.audit.deed import Deed
 from gateway.devices.enrollment_journal import Asker
 from gateway.devices.ssh_book import SshBook, Wanted
 from gateway.devices.ssh_keys import key_problem

@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 from device_agent.clock import Clock
 from device_agent.protocol import limits
-from device_agent.protocol.messages import AuditRecord, AuditVerdict
+from device_agent.protocol.messages import AuditRecord
+from gateway.audit.deed import Deed
+from gateway.audit.folding import RefusalFolding
 from gateway.spool import ledger
 from gateway.spool.budget import SpoolFull
 from gateway.spool.queue import Spool
@@ -17,33 +19,17 @@ from gateway.store.writer import Statement, StoreFailed, Writer
 
 log = logging.getLogger(__name__)
 
+REFUSED_SUBJECT_CHARACTERS = 256
+"""The caller chooses the subject of a refusal."""
+
 # A site says that it took a job from above; where the job was issued that is known already, and said once is enough.
 _ADD = (
     "INSERT OR IGNORE INTO audit"
-    " (site, mark, at, user, door, action, subject, verdict, why, jid, fun, arguments)"
-    " SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12"
+    " (site, mark, at, user, door, action, subject, verdict, why, jid, fun, arguments, times)"
+    " SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13"
     " WHERE ?5 <> 'above' OR ?6 <> 'run' OR ?8 <> 'allow'"
     " OR NOT EXISTS (SELECT 1 FROM audit WHERE jid = ?10 AND action = 'run' AND verdict = 'allow')"
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Deed:
-    """One thing somebody asked for, and the answer.
-
-    ``door`` is socket, api, above (a master) or device. ``action`` is a word like ``run``, ``keys.accept``; ``subject``
-    what it was done to: a target, a device, a site, a key. ``why`` is the operator's reason, or that of a refusal.
-    """
-
-    user: str
-    door: str
-    action: str
-    subject: str
-    verdict: AuditVerdict
-    why: str = ""
-    jid: str = ""
-    fun: str = ""
-    arguments: str = ""
 
 
 class AuditBook:
@@ -57,6 +43,7 @@ class AuditBook:
         # Not the store's epoch: a store restored from a backup would give its numbers out again.
         self._start = secrets.token_hex(8)
         self._number = 0
+        self._folding = RefusalFolding(clock)
 
     def statements(self, deeds: Sequence[Deed]) -> list[Statement]:
         """The statements that keep deeds here and spool them; commit them with what they tell of, then ``written``."""
@@ -85,6 +72,18 @@ class AuditBook:
             return
         self.written()
 
+    async def refused(self, deed: Deed) -> None:
+        """Keep a refusal, or count it: equal ones, and too many of one user, share a row (``write_counted``)."""
+        deed = replace(deed, subject=bounded(deed.subject, REFUSED_SUBJECT_CHARACTERS))
+        if self._folding.take(deed):
+            await self.write([deed])
+
+    async def write_counted(self, *, all_of_them: bool = False) -> None:
+        """Write the rows of refusals that were counted, of each window that has ended."""
+        counted = self._folding.due(all_of_them=all_of_them)
+        if counted:
+            await self.write(counted)
+
     def _record(self, deed: Deed) -> AuditRecord:
         self._number += 1
         return AuditRecord(
@@ -100,6 +99,7 @@ class AuditBook:
             jid=bounded(deed.jid, limits.AUDIT_NAME_CHARACTERS),
             fun=bounded(deed.fun, limits.AUDIT_NAME_CHARACTERS),
             arguments=bounded(deed.arguments, limits.AUDIT_TEXT_CHARACTERS),
+            times=deed.times,
         )
 
 
@@ -121,6 +121,7 @@ def keeping(records: Sequence[AuditRecord]) -> Statement:
                 record.jid,
                 record.fun,
                 record.arguments,
+                record.times,
             )
             for record in records
         ],

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 from device_agent.parts import Part
-from gateway.audit.book import AuditBook, Deed
+from gateway.audit.book import AuditBook
+from gateway.audit.deed import Deed
 from gateway.devices.policy_file import PolicyHolder, own_user
 
 

@@ -10,8 +10,8 @@ from gateway.store.reader import Reader
 
 PAGE = 200
 OUTCOME_PAGE = 1000
-COLUMNS = ("site", "at", "user", "door", "action", "subject", "verdict", "why", "jid", "fun", "arguments")
-_ROWS = "SELECT id, site, at, user, door, action, subject, verdict, why, jid, fun, arguments FROM audit"
+COLUMNS = ("site", "at", "user", "door", "action", "subject", "verdict", "why", "jid", "fun", "arguments", "times")
+_ROWS = "SELECT id, site, at, user, door, action, subject, verdict, why, jid, fun, arguments, times FROM audit"
 _ON_DEVICE = (
     "(instr(' ' || subject || ' ', ' ' || ? || ' ') > 0"
     " OR EXISTS (SELECT 1 FROM outcomes WHERE outcomes.jid = audit.jid AND outcomes.device = ?)"

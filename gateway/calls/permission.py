@@ -7,7 +7,8 @@ from typing import Any
 
 from device_agent.clock import Clock
 from device_agent.errors import PolicyRefused
-from gateway.audit.book import AuditBook, Deed
+from gateway.audit.book import AuditBook
+from gateway.audit.deed import Deed
 from gateway.calls.call import Kind, shown
 from gateway.calls.functions import Function
 from gateway.devices.policy import Deny, Hold, Operator, Policy, call_text, not_allowed
@@ -57,7 +58,7 @@ class CallPermission:
         if refused is not None:
             self._metrics.add("calls_denied")
             row = {"verdict": "deny", "jid": "", "why": f"{refused.what}; {why}" if why else refused.what}
-            await self._audit.write([Deed(**{**vars(deed), **row})])
+            await self._audit.refused(Deed(**{**vars(deed), **row}))
             raise refused
         return [] if function.need == "view" else self._audit.statements([deed])
 

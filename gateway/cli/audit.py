@@ -36,6 +36,7 @@ CSV_COLUMNS = (
     "retcode",
     "outcome_why",
     "ended",
+    "times",
 )
 CALCULATED = ("=", "+", "-", "@")
 """What a spreadsheet would take for a formula at the start of a cell."""
@@ -73,7 +74,7 @@ LIST = HelpText(
             "action": "run, cancel, release, keys.accept, operators.new, policy.load, enter, …",
             "verdict": "allow, hold (until it is released), deny",
             "what": "the function and its arguments, and on which target; or what else it was done to",
-            "why": "the reason that was given, or the reason of a refusal",
+            "why": "the reason that was given, or of a refusal; `7 times:` where the row counts several",
         }
     },
     examples=[
@@ -114,7 +115,7 @@ def list_rows(
             safe(row.action),
             (safe(row.verdict), STYLES.get(row.verdict, "")),
             _cut(what(row)),
-            _cut(safe(row.why)),
+            _cut(_why(row)),
         )
         for row in found
     ]
@@ -171,6 +172,11 @@ def what(row: AuditRow) -> str:
     return safe(f"{call} on {row.subject}" if call else row.subject) or "-"
 
 
+def _why(row: AuditRow) -> str:
+    """The reason, and how many refusals the row stands for."""
+    return safe(row.why if row.times == 1 else f"{row.times} times: {row.why}")
+
+
 def csv_line(cells: tuple[str, ...]) -> str:
     """One line of CSV (RFC 4180) that a terminal can show and a spreadsheet does not calculate."""
     written = []
@@ -201,6 +207,7 @@ def _cells(row: AuditRow) -> tuple[str, ...]:
         "" if row.retcode is None else str(row.retcode),
         row.outcome_why,
         "" if row.ended is None else iso(row.ended),
+        str(row.times),
     )
 
 

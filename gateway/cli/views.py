@@ -319,6 +319,8 @@ class AuditRow(Struct, frozen=True):
     retcode: int | None = None
     outcome_why: str = ""
     ended: float | None = None
+    times: int = 1
+    """How many equal refusals this one row stands for."""
 
 
 class AuditPage(Struct, frozen=True):

@@ -16,7 +16,7 @@ from device_agent.trust.device_certificate import sign_device_certificate
 from device_agent.trust.join import JoinRequest, request_digest
 from device_agent.trust.join_answer import ROOT_LISTS, TEXT_CHARACTERS, State, Terms, accept, refuse
 from device_agent.trust.site_certificate import SiteCertificate
-from gateway.audit.book import Deed
+from gateway.audit.deed import Deed
 from gateway.broker.passwords import hash_password, new_password
 from gateway.devices.enrolled import BELONGING, Enrolled, Proof, putting
 from gateway.devices.enrolled_book import EnrolledBook

@@ -15,7 +15,7 @@ from device_agent.clock import Clock
 from device_agent.errors import NotFound, PolicyRefused, Refused, UsageInvalid
 from device_agent.protocol import limits
 from device_agent.trust.token import JoinToken
-from gateway.audit.book import Deed
+from gateway.audit.deed import Deed
 from gateway.devices import expected_keys, join_tokens, windows
 from gateway.devices.client_addresses import ClientAddresses
 from gateway.devices.enrolled_book import EnrolledBook

@@ -8,7 +8,8 @@ from typing import Literal
 
 from device_agent.protocol import tags
 from device_agent.protocol.messages import Event
-from gateway.audit.book import AuditBook, Deed
+from gateway.audit.book import AuditBook
+from gateway.audit.deed import Deed
 from gateway.bus import Bus
 from gateway.devices.enrolled import Enrolled
 from gateway.spool.queue import Spool

@@ -14,7 +14,8 @@ from contextlib import suppress
 from device_agent.errors import NotFound, OutstationError, PolicyRefused, Refused
 from device_agent.trust.device_certificate import read_device_certificate
 from device_agent.trust.revocations import read_revocations, sign_revocations
-from gateway.audit.book import AuditBook, Deed
+from gateway.audit.book import AuditBook
+from gateway.audit.deed import Deed
 from gateway.devices.authority import Authority
 from gateway.devices.device import Device
 

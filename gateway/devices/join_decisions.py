@@ -13,7 +13,7 @@ from device_agent.errors import Refused
 from device_agent.protocol.messages import Event
 from device_agent.trust.join import JoinRequest, is_confirm, read_confirm, tag_fits
 from device_agent.trust.join_answer import STATES, State
-from gateway.audit.book import Deed
+from gateway.audit.deed import Deed
 from gateway.devices.admission import Admission, Grounds
 from gateway.devices.allowance import Allowance
 from gateway.devices.doors import Doors
@@ -30,9 +30,9 @@ from gateway.store.writer import Statement, StoreFailed
 LINK = "enrollment"
 """What refusals are counted under."""
 
-DENIALS_PER_SECOND = 1.0
+DENIALS_PER_SECOND = 1 / 60
 DENIALS_BURST = 50.0
-"""Refusals that become an event and a row of the audit; beyond that they are only counted."""
+"""Refusals that become an event and a row of the audit; the metrics count the others."""
 
 PROVEN = frozenset({"bad_name", "name_taken", "not_joined"})
 """Why a device with a good token waits nevertheless: for an operator, whether or not a window is open."""

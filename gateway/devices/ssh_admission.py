@@ -15,7 +15,7 @@ from device_agent.protocol import limits
 from device_agent.protocol.messages import Event
 from device_agent.trust import keys
 from device_agent.trust.device_certificate import read_device_certificate
-from gateway.audit.book import Deed
+from gateway.audit.deed import Deed
 from gateway.devices.admission import USER_CHARACTERS, Admission
 from gateway.devices.enrolled import Enrolled, Proof, putting
 from gateway.devices.enrolled_book import EnrolledBook

@@ -20,7 +20,7 @@ from device_agent.host_port import host_port
 from device_agent.parts import Part
 from device_agent.protocol import tags
 from device_agent.protocol.messages import Event
-from gateway.audit.book import Deed
+from gateway.audit.deed import Deed
 from gateway.bus import Bus
 from gateway.devices.authority import Authority
 from gateway.devices.enrolled import Enrolled, Proof

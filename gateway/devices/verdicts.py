@@ -16,7 +16,7 @@ from device_agent.errors import NotFound, OutstationError, PolicyRefused, Refuse
 from device_agent.protocol.globs import compile_glob
 from device_agent.trust.join import JoinRequest, tag_fits
 from device_agent.trust.keys import same_fingerprint
-from gateway.audit.book import Deed
+from gateway.audit.deed import Deed
 from gateway.devices.admission import Admission, Grounds
 from gateway.devices.doors import Doors
 from gateway.devices.enrolled import BELONGING, Enrolled, putting

@@ -22,7 +22,8 @@ from device_agent.protocol.messages import AuditVerdict, Job
 from device_agent.protocol.several import SEVERAL, Call, calls, title
 from device_agent.protocol.stations import meanable
 from device_agent.protocol.targeting import OPERATORS, Target, compile_target
-from gateway.audit.book import AuditBook, Deed
+from gateway.audit.book import AuditBook
+from gateway.audit.deed import Deed
 from gateway.devices.device import Device
 from gateway.devices.policy import (
     Allow,
@@ -119,7 +120,7 @@ class Permission:
                 globs = ", ".join(glob for one in let for glob in one.within)
                 verdict = Deny("this target cannot be limited to what is granted", f"a glob, or a list, within {globs}")
             self._metrics.add("jobs_denied")
-            await self._audit.write([_deed(operator, job, "deny", _both(verdict.why, job.why), jid="")])
+            await self._audit.refused(_deed(operator, job, "deny", _both(verdict.why, job.why), jid=""))
             raise self._refusal(operator, job, verdict)
         held = isinstance(verdict, Hold)
         shut = frozenset(site for site in self._sites_below() if not all(self._reaches(one, site) for one in let))
@@ -185,14 +186,14 @@ class Permission:
                 # From above, where the centre may do anything. Nobody was granted what nobody can read.
                 verdict = Deny(f"what the job calls cannot be told: {refused.detail or refused.reason}")
             if isinstance(verdict, Deny):
-                await self._audit.write([_deed(operator, job, "deny", verdict.why, action="cancel")])
+                await self._audit.refused(_deed(operator, job, "deny", verdict.why, action="cancel"))
                 raise self._refusal(operator, job, verdict, f"to cancel job {job.jid} of {job.user}: ")
         return self._audit.statements([_deed(operator, job, "allow", "", action="cancel")])
 
     async def releasing(self, operator: Operator, job: Job, *, issued_here: bool) -> list[Statement]:
         """The audit row of a release. Nobody releases what he asked for himself. Raises ``PolicyRefused``."""
         if issued_here and _first_word(job.user) == operator.name:
-            await self._audit.write([_deed(operator, job, "deny", "a job of his own", action="release")])
+            await self._audit.refused(_deed(operator, job, "deny", "a job of his own", action="release"))
             raise PolicyRefused(
                 f"{operator.name} may not release a job of his own",
                 error_id="policy.own_job",
@@ -212,7 +213,7 @@ class Permission:
             if isinstance(verdict, Hold):
                 verdict = Deny("an event cannot wait for a release", f"a rule for {FIRE} without hold")
             if isinstance(verdict, Deny):
-                await self._audit.write([dataclass_replace(deed, verdict="deny", why=verdict.why)])
+                await self._audit.refused(dataclass_replace(deed, verdict="deny", why=verdict.why))
                 raise self._refused(operator, verdict, f"{FIRE} {tag}"[:REASON_CHARACTERS])
         return self._audit.statements([deed])
 

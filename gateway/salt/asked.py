@@ -16,7 +16,8 @@ from device_agent.errors import NotFound, PolicyRefused
 from device_agent.protocol.messages import Job
 from device_agent.protocol.outcomes import State
 from device_agent.protocol.several import title
-from gateway.audit.book import AuditBook, Deed
+from gateway.audit.book import AuditBook
+from gateway.audit.deed import Deed
 from gateway.devices.device import Device
 from gateway.jobs.deliver import Delivery
 from gateway.jobs.open_jobs import OpenJob, OpenJobs

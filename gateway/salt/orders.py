@@ -20,7 +20,8 @@ from device_agent.protocol.messages import OutcomeRecord
 from device_agent.protocol.outcomes import Outcome
 from device_agent.protocol.stations import meanable
 from device_agent.protocol.targeting import compile_names, compile_target
-from gateway.audit.book import AuditBook, Deed
+from gateway.audit.book import AuditBook
+from gateway.audit.deed import Deed
 from gateway.devices.device import Device
 from gateway.devices.policy import call_text
 from gateway.devices.registry import Registry
@@ -146,13 +147,13 @@ class SaltOrders:
             if found is not None:
                 whys = sorted({str(said.value) for said in found.values() if said.retcode == NOT_RUN_RETCODE})
                 if whys:
-                    await self._audit.write([_denied(order, who, whys[0].removeprefix("refused: "))])
+                    await self._audit.refused(_denied(order, who, whys[0].removeprefix("refused: ")))
                 # Part of a batch is known to the master by the jid of the batch.
                 self._answer_now(msgspec.structs.replace(order, jid=told), master, found)
                 return
         if why := await self._not_kept(order, master, meant, known):
             self._metrics.add("salt_orders_refused")
-            await self._audit.write([_denied(order, who, why)])
+            await self._audit.refused(_denied(order, who, why))
             refused = DeviceAnswer(f"refused: {why}", NOT_RUN_RETCODE, success=False)
             answers = {device.id: refused for device in meant}
             self._answer_now(msgspec.structs.replace(order, jid=told), master, answers)
@@ -266,7 +267,7 @@ class SaltOrders:
             # What waits in the spool has jids of ours.
             refused = DeviceAnswer(value=f"refused: {why}", retcode=NOT_RUN_RETCODE, success=False)
             self._answer_now(order, master, dict.fromkeys(ids, refused))
-            await self._audit.write([deed])
+            await self._audit.refused(deed)
             return
         now = self._clock.wall()
         records = [

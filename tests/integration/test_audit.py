@@ -13,7 +13,8 @@ from device_agent.errors import Refused
 from device_agent.protocol import limits
 from device_agent.protocol.messages import AuditRecord, JobDefinition, decode_item, encode
 from device_agent.protocol.outcomes import Outcome
-from gateway.audit.book import AuditBook, Deed
+from gateway.audit.book import AuditBook
+from gateway.audit.deed import Deed
 from gateway.audit.policy_notes import PolicyNotes
 from gateway.audit.views import AuditViews, Chosen
 from gateway.cli.main import main

@@ -10,7 +10,7 @@ import pytest
 
 from device_agent.protocol.messages import Event
 from device_agent.questions import Unanswered
-from gateway.audit.book import Deed
+from gateway.audit.deed import Deed
 from gateway.salt.not_taken import TRIES
 from gateway.spool.ledger import recount
 from tests.peers.salt_above import SaltAboveDouble

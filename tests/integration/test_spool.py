@@ -14,7 +14,7 @@ from device_agent.clock import Clock
 from device_agent.protocol import limits
 from device_agent.protocol.messages import Close, Event, Item, JobDefinition, OutcomeRecord, decode_item, encode
 from device_agent.protocol.outcomes import Outcome
-from gateway.audit.book import Deed
+from gateway.audit.deed import Deed
 from gateway.fleet.rehearsed import RehearsedFleet
 from gateway.jobs.expect import pages
 from gateway.rooms import Rooms

@@ -26,7 +26,8 @@ from device_agent.errors import (
 )
 from gateway.api.door import Door, TokenRefused, TooManyFailures
 from gateway.api.operation import BODY_BYTES, Answer, Asked, Operation, failure, whole
-from gateway.audit.book import AuditBook, Deed
+from gateway.audit.book import AuditBook
+from gateway.audit.deed import Deed
 from gateway.devices.policy import MAY, Need, Operator, Policy, without_file
 
 ALICE = Operator("alice", frozenset({"admin"}))

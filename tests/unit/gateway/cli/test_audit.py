@@ -33,6 +33,7 @@ ENDED: Fields = {
     "retcode": 2,
     "outcome_why": "no, it said",
     "ended": ISSUED + 60,
+    "times": 1,
 }
 ENTERED: Fields = {
     **ROW,
@@ -111,8 +112,14 @@ def test_csv_is_read_back_as_it_was_written(api: ApiDouble, shell: Shell) -> Non
         "retcode": "2",
         "outcome_why": "no, it said",
         "ended": "2026-11-21T03:16:00Z",
+        "times": "1",
     }
-    assert third[first.index("outcome") :] == ["", "", "", ""]
+    assert third[first.index("outcome") :] == ["", "", "", "", "1"]
+
+
+def test_a_row_that_counts_refusals_says_how_many(api: ApiDouble, shell: Shell) -> None:
+    api.audit = [{**ENTERED, "times": 7652}]
+    assert shell.run("audit", "list").out.splitlines()[-1].endswith("7652 times: no token")
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)"])
