@@ -21,6 +21,7 @@ from gateway.spool.received import SiteLedgers
 from gateway.store.aftermath import Aftermath
 from gateway.store.health import Failing
 from gateway.store.told import Marks
+from gateway.store.trust_state import StoreTrust
 from gateway.store.watch import StoreWatch
 from upstream.curve import CurveKeys, fingerprint
 
@@ -164,6 +165,10 @@ class StationFacts:
     def damage(self) -> dict[str, Any] | None:
         """What became of a store that was damaged."""
         return self._aftermath.view()
+
+    def store_trust(self) -> StoreTrust:
+        """Whether the store has all that it acknowledged."""
+        return self._aftermath.trust
 
     def now(self) -> float:
         """The time that counts, which is never behind what was certainly signed."""

@@ -390,6 +390,7 @@ class Rooms:
                 self.spool,
                 SiteLedgers(self.reader),
                 Drill(lambda: self.cutting, self.bus),
+                self.aftermath,
             ).operations(),
         ]
 

@@ -9,6 +9,8 @@ from gateway.spool.drill import Drill
 from gateway.spool.ledger import recount
 from gateway.spool.queue import Spool
 from gateway.spool.received import SiteLedgers
+from gateway.store.aftermath import Aftermath
+from gateway.store.trust_state import StoreTrust
 
 
 class DrillRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -20,8 +22,9 @@ class DrillRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class SpoolApi:
     """Operations on the spool."""
 
-    def __init__(self, spool: Spool, site_ledgers: SiteLedgers, drill: Drill) -> None:
+    def __init__(self, spool: Spool, site_ledgers: SiteLedgers, drill: Drill, aftermath: Aftermath) -> None:
         self._spool = spool
+        self._aftermath = aftermath
         self._drill = drill
         self._site_ledgers = site_ledgers
 
@@ -39,6 +42,13 @@ class SpoolApi:
                 action="spool.drill",
             ),
             Operation("POST", "/spool/drill/end", "Mend it before its time", self._end_drill, action="spool.drill.end"),
+            Operation(
+                "POST",
+                "/spool/acknowledge",
+                "Acknowledge that the store lost what it had accepted",
+                self._acknowledge,
+                action="spool.acknowledge",
+            ),
         ]
 
     async def _show(self, _: Asked) -> Answer:
@@ -68,6 +78,9 @@ class SpoolApi:
     async def _end_drill(self, asked: Asked) -> Answer:
         return await self._drill.end(asked.user)
 
+    async def _acknowledge(self, asked: Asked) -> Answer:
+        return {"store": _trust_view(await self._aftermath.acknowledge(asked.user))}
+
     async def _verify(self, _: Asked) -> Answer:
         found = await recount(self._spool.path)
         return {
@@ -82,4 +95,15 @@ class SpoolApi:
                 }
                 for entry in found
             ],
+            "store": _trust_view(self._aftermath.trust),
         }
+
+
+def _trust_view(trust: StoreTrust) -> dict[str, object]:
+    return {
+        "state": trust.state,
+        "at": trust.at,
+        "words": trust.words(),
+        "missing": trust.missing,
+        "acknowledged": trust.acknowledged,
+    }

@@ -22,6 +22,8 @@ from gateway.backup.refusals import BackupRefused
 from gateway.downlinks.ssh_journal import HORIZON_ROW
 from gateway.spool.ledger import accepted
 from gateway.store.migrate import migrate
+from gateway.store.trust_state import StoreTrust
+from gateway.store.trust_state import keeping as keeping_trust
 
 EPOCHS_SKIPPED: Final = 65_536
 """Far more group keys than a station makes in its life, and far fewer than there are numbers."""
@@ -80,6 +82,11 @@ def renew_store(store: Path, told: Restoration) -> None:
         # What SSH devices have run since the backup is remembered by nobody else: what is as old as this runs no more.
         row = (HORIZON_ROW, f"restored {JidMaker().next(told.at)}")
         connection.execute("INSERT OR REPLACE INTO station VALUES (?, ?)", row)
+        # No witness of this file exists, and the one of the store that it is a copy of says nothing of it.
+        connection.execute("UPDATE store_commits SET store = ?, witnessed = 0", (secrets.token_hex(8),))
+        why = f"{_WHY} of {iso(told.taken)}"
+        trust = StoreTrust(state="restored", at=told.at, since=float(told.taken), reason=why, told=True)
+        connection.executemany(*keeping_trust(trust))
         # Nobody here knows what became of these: they are asked after and never started, and end as the rest did.
         connection.execute("UPDATE jobs SET deadline = accepted WHERE closed IS NULL")
         connection.execute(

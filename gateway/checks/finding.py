@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from gateway.checks.box import Box
 from gateway.store.health import Failing
+from gateway.store.trust_state import StoreTrust
 
 Severity = Literal["ok", "info", "warning", "error"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info", "ok")
@@ -67,6 +68,9 @@ class Facts(Protocol):
 
     def damage(self) -> dict[str, Any] | None:
         """What became of a store that was damaged; None when it was not."""
+
+    def store_trust(self) -> StoreTrust:
+        """Whether the store has all that it acknowledged."""
 
     def ssh_secrets_lost(self) -> list[str]:
         """SSH devices whose secrets cannot be opened with the keys of this station."""

@@ -1,22 +1,25 @@
-"""Can the store be written, was it damaged, and what is missing of it?"""
+"""Can the store be written, was it damaged, did it lose commits, and what is missing of it?"""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from device_agent.clock import iso
 from gateway.checks.finding import Facts, Finding
 from gateway.store.health import Failing
+from gateway.store.trust_state import StoreTrust
+from gateway.store.witness_keeper import EVERY_SECONDS
 
 KEPT_DAYS = 14
 
 
 async def check(facts: Facts) -> list[Finding]:
-    """A finding about the store while it cannot be written, and one about damage to it."""
+    """Findings about the store: that it cannot be written, that it lost commits, and that it was damaged."""
     failing = await facts.store_failing()
-    if failing is None:
-        return _damage(facts)
-    return [_failing(failing), *(each for each in _damage(facts) if each.severity != "ok")]
+    found = [] if failing is None else [_failing(failing)]
+    found += [*_went_back(facts.store_trust()), *_damaged(facts.damage())]
+    return found or [Finding(check="store", severity="ok", finding="never damaged, as far as is known")]
 
 
 def _failing(failing: Failing) -> Finding:
@@ -32,10 +35,33 @@ def _failing(failing: Failing) -> Finding:
     )
 
 
-def _damage(facts: Facts) -> list[Finding]:
-    damage = facts.damage()
+def _went_back(trust: StoreTrust) -> list[Finding]:
+    if trust.state == "sound" or (trust.state == "damaged" and not trust.missing):
+        return []
+    if trust.state == "restored":
+        return [Finding(check="store", severity="info", finding=f"{trust.reason} at {iso(trust.at)}", about="history")]
+    meaning = (
+        "the gateway counts what is gone as dropped for damage, and numbers what it sends under a new epoch;"
+        f" it may lack up to {EVERY_SECONDS:g} s of work more than is counted; jobs that are gone end as unknown"
+    )
+    if trust.acknowledged:
+        finding = f"lost commits at {iso(trust.at)}, acknowledged by {trust.acknowledged}: {trust.words()}"
+        return [Finding(check="store", severity="info", finding=finding, meaning=meaning, about="history")]
+    return [
+        Finding(
+            check="store",
+            severity="error",
+            finding=f"lost commits that were on disk, noticed at {iso(trust.at)}: {trust.words()}",
+            meaning=meaning,
+            fix="look at the disk (smartctl -a, dmesg, lost+found); then: outstation spool acknowledge",
+            about="history",
+        )
+    ]
+
+
+def _damaged(damage: dict[str, Any] | None) -> list[Finding]:
     if damage is None:
-        return [Finding(check="store", severity="ok", finding="never damaged, as far as is known")]
+        return []
     aside = Path(damage["aside"])
     incomplete = [name for name, found in damage["tables"].items() if found["unreadable"]]
     lost = bool(incomplete or damage["log_lost"] or damage["missing"])

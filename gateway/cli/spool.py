@@ -98,7 +98,8 @@ LONGEST_DRILL_SECONDS = 86_400.0
 
 VERIFY = HelpText(
     purpose="Count the rows of the spool, and hold the ledger against them.",
-    details="It reads every row that waits: seconds for a million of them. The station works on meanwhile.",
+    details="It reads every row that waits: seconds for a million of them. The station works on meanwhile. It also "
+    "says whether the store lost commits that were on disk, until `outstation spool acknowledge`.",
     explained={
         "Columns": {
             "class": "as in `outstation spool status`",
@@ -107,10 +108,14 @@ VERIFY = HelpText(
         }
     },
     examples=[
-        ("outstation spool verify", "status 1 if they differ"),
+        ("outstation spool verify", "status 1 if they differ, or if the store lost something"),
         ("outstation spool verify --json", "the same, for a script"),
     ],
-    exits={**ASKING, EXIT_OK: "the ledger is equal to the recount", EXIT_NOT_ALL_OK: "it is not, or it cannot be told"},
+    exits={
+        **ASKING,
+        EXIT_OK: "the ledger is equal to the recount, and the store has all that it acknowledged",
+        EXIT_NOT_ALL_OK: "it is not, or the store lost something and no operator acknowledged it, or it cannot be told",
+    },
 )
 VERIFY_SECONDS = 600.0
 
@@ -143,7 +148,35 @@ def verify(
             ],
             ("ledger", "rows", "ledger size", "rows size"),
         )
-    return EXIT_OK if found.equal else EXIT_NOT_ALL_OK
+    if found.store.lost:
+        output.note(f"the store lost commits that were on disk: {safe(found.store.words)}")
+        output.note("when you have looked at it: outstation spool acknowledge")
+    return EXIT_OK if found.equal and not found.store.lost else EXIT_NOT_ALL_OK
+
+
+ACKNOWLEDGE = HelpText(
+    purpose="Acknowledge that the store of this station lost commits that were on disk.",
+    details="`outstation check` and `outstation spool verify` report the loss until then. No counter changes.",
+    examples=[
+        ("outstation spool verify", "what is gone"),
+        ("outstation spool acknowledge", "after you have looked at that, and at the disk"),
+    ],
+    exits={**ASKING, EXIT_OK: "the loss is acknowledged, or there was none"},
+)
+
+
+@verb(app, "acknowledge", ACKNOWLEDGE)
+def acknowledge(context: typer.Context) -> int:
+    """Acknowledge a loss."""
+    from gateway.cli import spool_views
+
+    called = invocation(context)
+    store = spool_views.acknowledge(called.client()).store
+    if store.acknowledged:
+        called.output.note(f"acknowledged by {safe(store.acknowledged)}: {safe(store.words)}")
+    else:
+        called.output.note("nothing was lost: there is nothing to acknowledge")
+    return EXIT_OK
 
 
 @verb(app, "drill", DRILL)

@@ -77,11 +77,33 @@ class RecountClassView(Struct, frozen=True, kw_only=True):
         return (self.pending, self.pending_bytes) == (self.rows, self.rows_bytes)
 
 
+class StoreView(Struct, frozen=True):
+    """Whether the store has all that it acknowledged; a station of an older release does not say."""
+
+    state: str = "sound"
+    at: float = 0.0
+    words: str = ""
+    missing: dict[str, int] = {}
+    acknowledged: str = ""
+
+    @property
+    def lost(self) -> bool:
+        """Whether the store lost something, and no operator has acknowledged that."""
+        return self.state in ("went_back", "damaged") and not self.acknowledged
+
+
 class RecountView(Struct, frozen=True):
     """The ledger beside its rows."""
 
     equal: bool
     classes: list[RecountClassView]
+    store: StoreView = StoreView()
+
+
+class AcknowledgedView(Struct, frozen=True):
+    """The state of the store after an operator acknowledged a loss."""
+
+    store: StoreView
 
 
 def status(client: StationClient) -> SpoolView:
@@ -92,6 +114,11 @@ def status(client: StationClient) -> SpoolView:
 def verify(client: StationClient) -> RecountView:
     """The recount; it takes as long as there are rows."""
     return client.ask("GET", "/spool/verify", RecountView)
+
+
+def acknowledge(client: StationClient) -> AcknowledgedView:
+    """Acknowledge a loss."""
+    return client.ask("POST", "/spool/acknowledge", AcknowledgedView)
 
 
 def begin_drill(client: StationClient, seconds: float) -> DrillView:

@@ -1,4 +1,4 @@
-"""What is still to be said and done of a store that was damaged: told upward once, and removed when it is old."""
+"""What is still to be said and done of a store that was damaged or went back: told once, and removed when it is old."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from gateway.bus import Bus
 from gateway.store.damage import ROW, Damage, decode, encode
 from gateway.store.opening import belongings, set_aside
 from gateway.store.reader import Reader
+from gateway.store.trust_state import ROW as TRUST_ROW
+from gateway.store.trust_state import SOUND, StoreTrust, acknowledged, keeping, load_trust
 from gateway.store.writer import StoreFailed, Writer
 
 log = logging.getLogger(__name__)
@@ -38,18 +40,55 @@ class Aftermath(Part):
         self._bus = bus
         self._clock = clock
         self.damage: Damage | None = None
+        self.trust: StoreTrust = SOUND
+        """Whether the store has all that it acknowledged."""
 
     async def open(self) -> None:
         """Read what happened, and tell it if nobody was told."""
+        self.trust = await load_trust(self._reader)
         rows = await self._reader.rows("SELECT value FROM station WHERE key = ?", (ROW,))
         self.damage = decode(rows[0][0]) if rows else None
         if self.damage is not None and not self.damage.told:
             await self._tell(self.damage)
+        if not self.trust.told:
+            await self._tell_trust(self.trust)
         self.spawn(self._tidy(), "tidy")
 
     def view(self) -> dict[str, Any] | None:
         """What happened, as checks look at it; None when nothing did, or when it is long ago."""
         return None if self.damage is None else {**msgspec.to_builtins(self.damage), "words": self.damage.words()}
+
+    async def acknowledge(self, user: str) -> StoreTrust:
+        """An operator knows of the loss: the store is not in doubt any more. Raises ``StoreFailed``."""
+        if self.trust.in_doubt:
+            trust = acknowledged(self.trust, user)
+            await self._writer.commit([keeping(trust)])
+            self.trust = trust
+        return self.trust
+
+    async def _tell_trust(self, trust: StoreTrust) -> None:
+        if trust.state == "went_back" or trust.missing:
+            event = self._bus.event(
+                tags.station_damaged(self._station),
+                {
+                    "reason": trust.reason,
+                    "words": trust.words(),
+                    "missing": trust.missing,
+                    "numbers": {stream: list(span) for stream, span in trust.numbers.items()},
+                    "since": trust.since,
+                    "until": trust.until,
+                    "jobs": list(trust.jobs),
+                    "log_lost": True,
+                    "epoch_renewed": True,
+                },
+            )
+            await self._bus.fire([event])
+        told = msgspec.structs.replace(trust, told=True)
+        try:
+            await self._writer.commit([keeping(told)])
+            self.trust = told
+        except StoreFailed as error:
+            log.error("the event of the loss goes out again at the next start error=%s", error.found)
 
     async def _tell(self, damage: Damage) -> None:
         told = msgspec.structs.replace(damage, told=True)
@@ -82,6 +121,9 @@ class Aftermath(Part):
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _clear(self) -> None:
+        if self.trust.acknowledged and self._clock.wall() - self.trust.at >= KEEP_SECONDS:
+            await self._writer.commit([("DELETE FROM station WHERE key = ?", [(TRUST_ROW,)])])
+            self.trust = SOUND
         damage = self.damage
         if damage is None or self._clock.wall() - damage.at < KEEP_SECONDS:
             return

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from device_agent.clock import Clock
 from gateway.store.rows import Statement, joined, run
 
 Result = TypeVar("Result")
@@ -24,6 +25,9 @@ UNWRITABLE = (sqlite3.Error, OverflowError, UnicodeEncodeError)
 
 PREPARED = 256
 """Statements that SQLite keeps ready."""
+
+COUNT_COMMIT = "UPDATE store_commits SET number = number + 1, at = ?"
+"""Part of each commit: by this number the witness shows that commits are gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +41,9 @@ class Written:
 class Connection:
     """Takes work in order; each piece runs in the thread as a whole, whatever becomes of who asked for it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, clock: Clock) -> None:
         self._path = path
+        self._clock = clock
         # Never more in it than callers that wait: the writer asks for one thing after the other.
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._loop, name="store", daemon=True)
@@ -145,6 +150,7 @@ class Connection:
         try:
             for sql, rows in joined(units):
                 run(self._sqlite, sql, rows)
+            self._sqlite.execute(COUNT_COMMIT, (self._clock.wall(),))
             self._sqlite.execute("COMMIT")
         except BaseException:
             if self._sqlite.in_transaction:

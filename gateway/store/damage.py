@@ -60,6 +60,8 @@ class Damage(Struct, kw_only=True):
     missing: dict[str, int] = {}
     """By class, items of the spool that were accepted and are neither delivered nor dropped nor found."""
     told: bool = False
+    compared: bool = False
+    """Whether the salvaged store was compared with its witness since."""
 
     @property
     def incomplete(self) -> list[str]:

@@ -67,6 +67,10 @@ def migrate(path: Path) -> str:
         else:
             log.warning("the store is of a newer release, which lets this one go on schema=%d", version)
         connection.execute("INSERT OR IGNORE INTO station VALUES ('epoch', ?)", (secrets.token_hex(8),))
+        connection.execute(
+            "INSERT OR IGNORE INTO store_commits (id, store, number, at, witnessed) VALUES (1, ?, 0, 0, 0)",
+            (secrets.token_hex(8),),
+        )
         (epoch,) = connection.execute("SELECT value FROM station WHERE key = 'epoch'").fetchone()
         return str(epoch)
     except (sqlite3.DatabaseError, OSError) as error:

@@ -20,6 +20,7 @@ from device_agent.errors import ConfigInvalid, StationFailed
 from gateway.store import reckoning, salvage, schema_map, write_ahead_log
 from gateway.store.damage import ROW, Damage, decode, encode, is_damage, mark_path
 from gateway.store.migrate import migrate, steps
+from gateway.store.went_back import Found, check_witness, log_words
 
 log = logging.getLogger(__name__)
 
@@ -35,15 +36,17 @@ NAME: Final = re.compile(r"\.damaged-\d{8}T\d{6}Z(-\d+)?$")
 def open_store(path: Path, clock: Clock) -> str:
     """Make the store ready and return its epoch. Raises ``ConfigInvalid``, ``StationFailed``."""
     begun = _read_plan(path)
+    is_new = begun is None and not (path.is_file() and path.stat().st_size)
+    log_found = log_words(path)
     if begun is None and path.is_file():
         reason = look(path)
         if reason and (schema_map.map_path(path).exists() or _is_ours(path)):
             begun = _plan(path, reason, clock.wall())
     if begun is not None:
         _mend(path, begun)
-    epoch = migrate(path)
+    migrate(path)
     schema_map.keep(path)
-    return epoch
+    return check_witness(path, Found(is_new, log_found), clock)
 
 
 def look(path: Path) -> str:

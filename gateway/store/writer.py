@@ -25,6 +25,7 @@ from gateway.store.damage import is_damage, is_full, mark
 from gateway.store.health import Failing, Health, named
 from gateway.store.rows import Statement
 from gateway.store.space import Space
+from gateway.store.witness_keeper import WitnessKeeper
 
 __all__ = ["Statement", "StoreFailed", "Writer"]
 
@@ -81,12 +82,14 @@ class Writer(Part):
         self._path = path
         self.health = Health(path, clock or Clock())
         self._on_full = on_full
-        self._connection = Connection(path)
+        self._connection = Connection(path, clock or Clock())
         self._space = Space(self._connection, path)
+        self.witness = WitnessKeeper(self._connection, path)
         self._waiting: deque[_Unit] = deque()
         self._rows = 0
         self._turn: asyncio.Handle | None = None
         self._writing: list[_Unit] = []
+        self._opened = False
         self._ended = False
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
@@ -100,8 +103,10 @@ class Writer(Part):
     async def open(self) -> None:
         """Open the file, which ``migrate`` has prepared."""
         await self._connection.open(*PRAGMAS)
+        self._opened = True
         self.spawn(self._run(), "commit")
         self.spawn(self._space.run(), "space")
+        self.spawn(self.witness.run(), "witness")
 
     async def commit(self, statements: Sequence[Statement], *, wipes: bool = False) -> None:
         """Return when the statements are on disk. Raises ``StoreFailed`` when they are not and will not be.
@@ -142,6 +147,8 @@ class Writer(Part):
         self._ended = True
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
+                if self._opened and self._crash is None:
+                    await self.witness.finish()
                 # What the thread is at ends first, and those it is for are told.
                 await self._connection.close()
         finally:
@@ -193,6 +200,7 @@ class Writer(Part):
         self.commits += written.commits
         self.health.wrote(written.commits, [error for error in written.errors if error is not None])
         self._space.written()
+        self.witness.written()
         self._unwiped = self._unwiped or any(u.wipes and not e for u, e in zip(units, written.errors, strict=True))
         if self._unwiped and (not self._waiting or self.commits >= self._wipe_at):
             self._wake.set()

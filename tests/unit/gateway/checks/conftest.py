@@ -11,6 +11,7 @@ import pytest
 from gateway.checks.box import Box, box_of
 from gateway.config import StationSettings
 from gateway.store.health import Failing
+from gateway.store.trust_state import SOUND, StoreTrust
 from tests.peers.clock import STARTED_WALL, HandClock
 
 
@@ -42,6 +43,7 @@ class Told:
     copies: list[dict[str, Any]] = field(default_factory=list)
     full: bool = False
     damaged: dict[str, Any] | None = None
+    trust_of_store: StoreTrust = SOUND
     lost: list[str] = field(default_factory=list)
     no_room: str = ""
     failing: list[tuple[str, str]] = field(default_factory=list)
@@ -87,6 +89,9 @@ class Told:
 
     def damage(self) -> dict[str, Any] | None:
         return self.damaged
+
+    def store_trust(self) -> StoreTrust:
+        return self.trust_of_store
 
     async def schedule_failing(self) -> list[tuple[str, str]]:
         return self.schedule
