@@ -16,6 +16,7 @@ from device_agent.identity import Identity
 from device_agent.trust.chain import SKEW_SECONDS, Issuer
 from device_agent.trust.device_certificate import read_device_certificate
 from device_agent.trust.epochs import open_epoch
+from device_agent.trust.floor import MOVED_SECONDS
 from device_agent.trust.notices import Bundle, read_bundle
 from device_agent.trust.reach import Custom as CustomReach
 from device_agent.trust.reach import no_custom
@@ -24,6 +25,7 @@ from device_agent.trust.revocations import read_revocations
 from device_agent.trust.sessions import MARKS, Prekey, SessionOk, open_prekey
 from device_agent.trust.signed_job import FUTURE_SECONDS
 from device_agent.trust.site_certificate import read_site_certificate
+from device_agent.trust.time_beacon import read_time_beacon
 
 
 class Beliefs:
@@ -31,7 +33,7 @@ class Beliefs:
     the class of a function that its site brought.
     """
 
-    __slots__ = ("_bundle", "_clock", "_counters", "custom_reach", "identity", "replay")
+    __slots__ = ("_beacon", "_bundle", "_clock", "_counters", "custom_reach", "identity", "replay")
 
     def __init__(
         self,
@@ -44,6 +46,7 @@ class Beliefs:
         self.custom_reach = custom_reach
         self.identity = identity
         self.replay = Replay()
+        self._beacon = b""
         self._bundle = b""
         self._clock = clock
         self._counters = counters
@@ -103,6 +106,7 @@ class Beliefs:
             raise Refused("wrong_time", f"{word.issued} is outside the certificate of {certificate.site}")
         if fresh or not self.is_past(word):
             self.identity.floor.told(word.issued, self._clock.monotonic())
+        self._take_held_beacon()
         if self.identity.index != word.index:
             self.identity.index = word.index
             self.identity.changed = True
@@ -110,6 +114,32 @@ class Beliefs:
     def is_past(self, word: SessionOk) -> bool:
         """Whether what the site says the time is lies behind what it was by its own word."""
         return word.issued < self.now() - SKEW_SECONDS
+
+    def take_time_beacon(self, body: bytes) -> None:
+        """A master's word that this time has passed: it raises the floor. Raises ``Refused``.
+
+        One from before the floor is no news, and costs no check of a signature. Until the site has told the time the
+        beacon waits: with nothing to compare it with, a master whose clock is ahead would move the floor for good.
+        """
+        floor, beacon = self.identity.floor, read_time_beacon(body)
+        if beacon.issued <= floor.value:
+            return
+        beacon.verified(self.identity.anchor.master_key)
+        if not floor.has_time:
+            self._beacon = body
+            return
+        monotonic = self._clock.monotonic()
+        if floor.is_ahead(beacon.issued, monotonic, MOVED_SECONDS):
+            raise Refused("issued_in_future", f"a time beacon of {beacon.issued}, now {self.now():.0f}")
+        floor.master_signed(beacon.issued, monotonic)
+
+    def _take_held_beacon(self) -> None:
+        held, self._beacon = self._beacon, b""
+        if held:
+            try:
+                self.take_time_beacon(held)
+            except Refused as refused:
+                self._counters.refused(refused.reason, refused.detail, self.identity.name)
 
     def take_epoch(self, body: bytes) -> None:
         """A newer group key. Raises ``Refused``."""

@@ -159,7 +159,8 @@ class Guard:
         """Where this device listens."""
         site, did = self.identity.site, self.identity.did
         # The names of a site's own topics are the same text for each of its devices.
-        shared = map(sys.intern, (topics.group_job(site), topics.group_ack(site), topics.trust(site)))
+        names = (topics.group_job(site), topics.group_ack(site), topics.trust(site), topics.group_time(site))
+        shared = map(sys.intern, names)
         return [topics.device_job(site, did), topics.device_sok(site, did), topics.device_ep(site, did), *shared]
 
     def begin(self) -> tuple[str, bytes]:
@@ -264,6 +265,9 @@ class Guard:
             return self._ack(payload)
         elif topic == topics.trust(self.identity.site):
             return self._bundle(payload)
+        elif topic == topics.group_time(self.identity.site):
+            self._beliefs.take_time_beacon(payload)
+            return None
         raise Refused("bad_topic", topic[:200])
 
     def _bundle(self, payload: bytes) -> Heard | None:

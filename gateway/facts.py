@@ -58,8 +58,10 @@ class StationFacts:
         aftermath: Aftermath,
         is_scarce: Callable[[], bool],
         store_watch: StoreWatch,
+        beacons_heard: Mapping[str, float],
     ) -> None:
         self._store_watch = store_watch
+        self._beacons_heard = beacons_heard
         self._is_scarce = is_scarce
         self._aftermath = aftermath
         self._marks = marks
@@ -177,6 +179,10 @@ class StationFacts:
     def box(self) -> Box:
         """The machine and the files of this station."""
         return self._box
+
+    def beacons_heard(self) -> Mapping[str, float]:
+        """When each link, by its address, last brought a new time beacon, in wall seconds."""
+        return self._beacons_heard
 
     async def spool_classes(self) -> list[dict[str, Any]]:
         """What waits for a master, by class; empty where nothing is spooled."""

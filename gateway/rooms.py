@@ -46,7 +46,7 @@ from gateway.devices.registry import Registry
 from gateway.devices.site_keys import SiteKeys
 from gateway.devices.site_trust import SiteTrust
 from gateway.devices.sites import SiteBook
-from gateway.devices.trust_above import TrustAbove
+from gateway.devices.trust_links import trust_links
 from gateway.facts import StationFacts
 from gateway.jobs.accept import Acceptance
 from gateway.jobs.asking import Asking
@@ -137,10 +137,9 @@ class Rooms:
             clock=clock,
             trust=self.site_trust,
         )
-        self.standing = TrustAbove(
-            authority=self.authority, refusals=metrics, groups=self.epochs, sites=self.site_trust
+        self.time_beacons, self.standing = trust_links(
+            state_dir, self.authority, self.site_trust, self.epochs, refusals=metrics, clock=clock
         )
-        self.epochs.on_change(self.standing.touch)
         self.site_book = SiteBook(
             writer=writer, reader=reader, bus=bus, registry=self.registry, site_keys=self.site_keys, clock=clock
         )
@@ -284,6 +283,7 @@ class Rooms:
             aftermath=self.aftermath,
             is_scarce=reserve.is_scarce,
             store_watch=self.store_watch,
+            beacons_heard=self.time_beacons.heard,
         )
         self.views = JobViews(open_jobs=self.open_jobs, reader=reader, site_book=self.site_book, clock=clock)
         self.intake = Intake(self.acceptance, self.delivery, clock)
@@ -319,6 +319,7 @@ class Rooms:
             self.reserve,
             self.store_watch,
             self.authority,
+            self.time_beacons,
             self.epochs,
             self.registry,
             self.outboxes,

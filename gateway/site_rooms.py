@@ -157,6 +157,10 @@ class SiteRooms:
             metrics=self._rooms.metrics,
             clock=self._clock,
         )
+        beacons = self._rooms.time_beacons
+        downlink.beacon = beacons.for_devices
+        beacons.on_change(downlink.beacon_changed)
+        beacons.on_jump(self.prekeys.start_anew)
         return [
             self.sessions,
             self.revocation,

@@ -31,6 +31,7 @@ from device_agent.protocol.messages import (
     decode_value,
 )
 from device_agent.protocol.questions import Answer, Question
+from device_agent.trust.time_beacon import BODY_BYTES
 from upstream.story_frames import AskJob, Story, StoryTaken, UnknownJob
 from upstream.twin_frames import MARKS, Mark, Twin
 
@@ -45,11 +46,15 @@ STREAMS: tuple[Stream, ...] = get_args(Stream)
 CERTIFICATE_BYTES = 8192
 """Largest certificate, and largest request for one."""
 
+TIME_BEACONS = 64
+"""Most masters whose time beacons are passed on."""
+
 Sequence = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Label = Annotated[str, Meta(max_length=64)]
 User = Annotated[str, Meta(max_length=128)]
 Certificate = Annotated[bytes, Meta(max_length=CERTIFICATE_BYTES)]
 Proof = Annotated[bytes, Meta(max_length=limits.MESSAGE_BYTES)]
+Beacon = Annotated[bytes, Meta(max_length=BODY_BYTES)]
 Kid = Annotated[bytes, Meta(min_length=8, max_length=8)]
 
 
@@ -251,7 +256,8 @@ class SiteTrust(Struct, frozen=True, kw_only=True, tag="site_trust"):
     """Whom to believe: the root lists, oldest first, what was revoked, and the site's own certificate.
 
     ``leaves`` are the certificates of sites behind it. ``group_epoch`` is the newest epoch of the site's group key that
-    is known here. What is empty has not changed since it was last told.
+    is known here. ``time_beacons`` are the newest of each master, at most one of each. What is empty has not changed
+    since it was last told; a site of a release that knows no time beacons passes over them.
     """
 
     root_lists: Annotated[list[Proof], Meta(max_length=1024)] = []
@@ -259,6 +265,7 @@ class SiteTrust(Struct, frozen=True, kw_only=True, tag="site_trust"):
     revocations: Annotated[list[Proof], Meta(max_length=2048)] = []
     leaves: Annotated[list[tuple[SiteId, Certificate]], Meta(max_length=limits.LEAF_SITES)] = []
     group_epoch: Annotated[int, Meta(ge=0, lt=2**32)] = 0
+    time_beacons: Annotated[list[Beacon], Meta(max_length=TIME_BEACONS)] = []
 
 
 class SiteJob(Struct, frozen=True, tag="site_job"):

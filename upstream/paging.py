@@ -41,6 +41,7 @@ def trust_news(now: SiteTrust, before: SiteTrust) -> SiteTrust | None:
         revocations=[body for body in now.revocations if body not in before.revocations],
         leaves=[(site, body) for site, body in now.leaves if known.get(site) != body],
         group_epoch=now.group_epoch if now.group_epoch != before.group_epoch else 0,
+        time_beacons=[body for body in now.time_beacons if body not in before.time_beacons],
     )
     return news if news != SiteTrust() else None
 

@@ -8,6 +8,7 @@ os/<site>/d/<did>/sok         station -> one device: its session is open, or is 
 os/<site>/d/<did>/ep          station -> one device: a group key
 os/<site>/g/all/job           station -> every device of the site
 os/<site>/g/all/ack           station -> every device: confirmations
+os/<site>/g/all/time          station -> every device, retained: the newest time beacon of a master
 os/<site>/trust               station -> every device, retained: root lists, site certificates, prekey, revocations
 """
 
@@ -59,6 +60,14 @@ def group_job(site: str) -> str:
 def group_ack(site: str) -> str:
     """Where every device hears confirmations."""
     return f"os/{site}/g/all/ack"
+
+
+def group_time(site: str) -> str:
+    """Where every device hears what time it is by a master; retained.
+
+    A topic of its own: a device of a release that knows no time beacons does not listen here, so it refuses none.
+    """
+    return f"os/{site}/g/all/time"
 
 
 def trust(site: str) -> str:

@@ -103,6 +103,15 @@ class Anchor:
         """The masters that count."""
         return tuple(self._standing.masters.values())
 
+    def master_key(self, kid: bytes) -> bytes:
+        """The key of a master of the newest root list, whatever its roles. Raises ``Refused``."""
+        master = self._standing.masters.get(kid)
+        if master is None and kid in self._standing.sites:
+            raise Refused("no_role", "a site is no master")
+        if master is None:
+            raise self._unknown(kid)
+        return master.sig
+
     # -------------------------------------------------------------------------------------------------------- sites
 
     def take_site_certificate(self, body: bytes, now: float) -> SiteCertificate:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal, Protocol
 
 from msgspec import Struct
@@ -89,6 +90,9 @@ class Facts(Protocol):
 
     def box(self) -> Box:
         """The machine and the files of this station."""
+
+    def beacons_heard(self) -> Mapping[str, float]:
+        """When each link, by its address, last brought a new time beacon, in wall seconds."""
 
     async def spool_classes(self) -> list[dict[str, Any]]:
         """What waits for a master, by class, as the API shows it; empty where nothing is spooled."""

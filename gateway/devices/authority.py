@@ -55,6 +55,7 @@ class Authority(Part):
         self._floor = Floor(self._files.floor())
         self._signed = 0
         """The time that what counts now was certainly signed after."""
+        self._beaconed = 0
         self._unjudged: list[bytes] = []
         self._owed: set[str] = set()
         self._calls: list[Call] = []
@@ -85,6 +86,16 @@ class Authority(Part):
         """
         wall = self._clock.wall()
         return wall if wall >= self._signed else self._floor.now(self._clock.monotonic())
+
+    @property
+    def clock_counts(self) -> bool:
+        """Whether the clock of this machine may be right: it is not behind what was certainly signed in the past."""
+        return self._clock.wall() >= self._signed
+
+    def has_passed(self, seconds: int) -> None:
+        """The newest time beacon says that this time has passed; 0 when none counts any more."""
+        self._beaconed = seconds
+        self._raise_floor()
 
     @property
     def master(self) -> MasterKey | None:
@@ -339,9 +350,10 @@ class Authority(Part):
         if root is not None:
             self._floor.root_signed(root.issued)
             self._signed = root.issued
-        if certificate is not None and root is not None:
-            self._floor.master_signed(certificate.issued)
-            self._signed = max(root.issued, min(certificate.issued, root.issued + MASTER_LIMIT_SECONDS))
+        signed = max(certificate.issued if certificate is not None else 0, self._beaconed)
+        if signed and root is not None:
+            self._floor.master_signed(signed)
+            self._signed = max(root.issued, min(signed, root.issued + MASTER_LIMIT_SECONDS))
         self._floor.told(passed, monotonic)
 
     async def _keep_time(self) -> None:

@@ -73,6 +73,7 @@ class SiteTrust(Part):
         """Held from reading an entry until its change is kept."""
         self._take_request: TakeRequest = _nobody
         self._devices_revoked: DevicesRevoked = _not_a_master
+        self.time_beacons: Callable[[], list[bytes]] = list
 
     async def open(self) -> None:
         """Load the sites, and believe their certificates again."""
@@ -154,11 +155,8 @@ class SiteTrust(Part):
         if anchor.root is None:
             return frames.SiteTrust()
         entry = self._entries.get(site)
-        leaves = [
-            (leaf.site, leaf.certificate)
-            for leaf in self._behind(site)
-            if leaf.certificate and leaf.state == "accepted"
-        ]
+        behind = (leaf for leaf in self._behind(site) if leaf.certificate and leaf.state == "accepted")
+        leaves = [(leaf.site, leaf.certificate) for leaf in behind]
         listed, concerned = self._lists_by_site(), (None, site, *(name for name, _ in leaves))
         return frames.SiteTrust(
             root_lists=list(anchor.root_lists),
@@ -166,6 +164,7 @@ class SiteTrust(Part):
             revocations=[body for name in concerned for body in listed.get(name, ())],
             leaves=leaves,
             group_epoch=entry.group.epoch if entry is not None and entry.group is not None else 0,
+            time_beacons=self.time_beacons(),
         )
 
     def _behind(self, link: str) -> list[SiteEntry]:

@@ -36,6 +36,13 @@ class GroupSource(Protocol):
         """A master knows this epoch: when it is above our own, the next key is made, and counted from there."""
 
 
+class BeaconSink(Protocol):
+    """Where time beacons go (``gateway.devices.time_beacons.TimeBeacons``)."""
+
+    async def take(self, body: bytes, link: str) -> None:
+        """A beacon came over a link, whose address this is. Raises ``Refused``."""
+
+
 class TrustAbove:
     """The trust side of an uplink. A station without devices has no ``groups``, one without sites no ``sites``."""
 
@@ -46,11 +53,13 @@ class TrustAbove:
         refusals: Refusals,
         groups: GroupSource | None = None,
         sites: SiteTrust | None = None,
+        beacons: BeaconSink | None = None,
     ) -> None:
         self._authority = authority
         self._refusals = refusals
         self._groups = groups
         self._sites = sites
+        self._beacons = beacons
         self._changed = asyncio.Event()
         self._sealed: tuple[tuple[bytes, int, int], GroupKeys] | None = None
         authority.on_change(self._news)
@@ -103,6 +112,9 @@ class TrustAbove:
         for site, body in trust.leaves:
             if self._sites is not None:
                 await self._taken(self._sites.keep_certificate(site, body), master)
+        if self._beacons is not None:
+            for body in trust.time_beacons:
+                await self._taken(self._beacons.take(body, master), master)
         if self._groups is not None and trust.group_epoch:
             await self._taken(self._groups.go_above(trust.group_epoch), master)
 

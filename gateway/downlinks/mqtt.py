@@ -18,6 +18,7 @@ from device_agent.parts import Part
 from device_agent.protocol import bitmap, topics
 from device_agent.protocol.links import Parcel, Returns
 from device_agent.protocol.messages import Confirm, encode
+from device_agent.trust.time_beacon import EVERY_SECONDS, TimeBeacon
 from gateway.answers import Answers
 from gateway.broker.rules import NOTICES
 from gateway.devices.authority import Authority
@@ -40,6 +41,8 @@ MOST = 0.5
 """A broadcast costs every device of the site a look; above this share of them it costs less than single messages."""
 
 CONNECT_SECONDS = 15.0
+BEACON_SHARE = 0.75
+"""Of several masters each signs the time once an hour; devices get the newest, once in about that time."""
 
 _Routed = Callable[[bytes | None], bytes]
 """A payload, given the bitmap that routes it or None for a single device."""
@@ -105,6 +108,8 @@ class MqttDownlink(Part):
             metrics=metrics,
             clock=clock,
         )
+        self.beacon: Callable[[], TimeBeacon | None] = _no_beacon
+        self._beacon_said = 0
         self._bundle_wake = asyncio.Event()
         self._ready = asyncio.Event()
         self._seen_lost = False
@@ -256,6 +261,8 @@ class MqttDownlink(Part):
             # Last words may have been missed: everybody opens another session, and says hello in it.
             self._prekeys.renew_instance()
         await self._publish_bundle()
+        self._beacon_said = 0
+        await self._publish_beacon()
         self._ready.set()
 
     def _lost(self) -> None:
@@ -272,6 +279,21 @@ class MqttDownlink(Part):
         if body is not None:
             await self._link.publish(topics.trust(self._site), body, retain=True)
 
+    async def beacon_changed(self) -> None:
+        """There is a newer time beacon."""
+        try:
+            await self._publish_beacon()
+        except NotConnected:
+            # It is published with every connection.
+            self._metrics.add("mqtt_not_sent")
+
+    async def _publish_beacon(self) -> None:
+        """One broadcast for the whole site, kept by the broker for devices that come later."""
+        newest = self.beacon()
+        if newest is not None and newest.issued >= self._beacon_said + EVERY_SECONDS * BEACON_SHARE:
+            await self._link.publish(topics.group_time(self._site), newest.body, retain=True)
+            self._beacon_said = newest.issued
+
     async def _trust_changed(self) -> None:
         self._bundle_wake.set()
 
@@ -284,3 +306,7 @@ class MqttDownlink(Part):
             except NotConnected:
                 # It is published with every connection.
                 self._metrics.add("mqtt_not_sent")
+
+
+def _no_beacon() -> None:
+    """Until a station has time beacons."""

@@ -32,7 +32,7 @@ PROOF = re.compile(rb"\xd2\x84.\xa3\x01\x27\x04\x48", re.DOTALL)
 
 ALL_KINDS = {
     *("os-enr", "os-nay", "accepted", "os-cfm", "os-ses", "os-sok", "os-bye", "os-ep", "bundle"),
-    *("os-job", "os-can", "os-ack", "frame up", "frame down"),
+    *("os-job", "os-can", "os-ack", "os-tim", "frame up", "frame down"),
 }
 
 

@@ -92,7 +92,7 @@ def certificates() -> Made:
         "site_certificate": FLEET.certify_site(policy=policy),
         "site_request": site_request,
         "device_certificate": CAMERA.certificate,
-        "release_list": world.RELEASE_LIST,
+        **world.SIGNED,
         "revocations": FLEET.revoke(FLEET.site, bytes(8), b"\1" * 8, site=SITE),
         "revocations_of_a_master": FLEET.revoke(FLEET.a, bytes(8)),
     }

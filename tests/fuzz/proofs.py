@@ -24,6 +24,7 @@ from device_agent.trust.root_list import (
 from device_agent.trust.session_frames import frame_sid
 from device_agent.trust.signed_job import check_times, open_group, open_single, read_job
 from device_agent.trust.site_request import open_site_request
+from device_agent.trust.time_beacon import open_time_beacon
 from device_agent.trust.token import JoinToken, SiteToken
 from tests.fuzz import world
 from tests.fuzz.choosing import Reader, chosen, for_reader
@@ -204,6 +205,7 @@ READERS: dict[str, Reader] = {
     "sealed": lambda body: hpke.open_sealed(world.CAMERA.kem, b"info", body),
     "release_list": _unforged("release_list", lambda body: open_release_list(body, world.RELEASING)),
     "releases": _releases,
+    "time_beacon": _unforged("time_beacon", lambda body: open_time_beacon(body, world.anchor().master_key)),
 }
 
 

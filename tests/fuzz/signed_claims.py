@@ -5,13 +5,14 @@ So a device of the site reads what a site gone bad may sign, and a site what its
 
 from __future__ import annotations
 
-from device_agent.trust import codec, epochs, hpke, join, join_answer, notices, release_list, sessions
+from device_agent.trust import codec, epochs, hpke, join, join_answer, notices, release_list, sessions, time_beacon
 from device_agent.trust.chain import Anchor
 from device_agent.trust.policy import check_function, check_reach
 from device_agent.trust.release_list import open_release_list
 from device_agent.trust.root_list import first_root_list, next_root_list
 from device_agent.trust.signed_job import JobHeader, SealedJob, check_times, open_group, open_single, read_job
 from device_agent.trust.site_request import open_site_request
+from device_agent.trust.time_beacon import open_time_beacon
 from tests.fuzz import world
 from tests.fuzz.choosing import Reader, chosen
 from tests.fuzz.world import CAMERA, DID, FLEET, NOW, signed
@@ -152,6 +153,9 @@ READERS: dict[str, Reader] = {
     "answer_device": lambda payload: _answer(payload, 2),
     "release_list": lambda payload: open_release_list(
         signed(world.RELEASE_KEY, release_list.TYP, payload), world.RELEASING
+    ),
+    "time_beacon": lambda payload: open_time_beacon(
+        signed(MASTER, time_beacon.TYP, payload), world.anchor().master_key
     ),
 }
 

@@ -16,6 +16,7 @@ from device_agent.trust.keys import SigningKey, did_text
 from device_agent.trust.release_list import Released, Releases, sign_release_list
 from device_agent.trust.session_frames import Session
 from device_agent.trust.sessions import Prekey, open_prekey, sign_prekey
+from device_agent.trust.time_beacon import sign_time_beacon
 from tests.peers.fleet import SITE, Fleet, kem_key, signing_key
 
 FLEET: Final = Fleet()
@@ -35,6 +36,7 @@ RELEASE_KEY: Final = signing_key("release")
 RELEASING: Final = replace(FLEET.root, releases=(RELEASE_KEY.public,))
 RELEASED: Final = (Released("_grains/lens.py", bytes(32)), Released("_modules/door.py", bytes(32), {"status": "looks"}))
 RELEASE_LIST: Final = sign_release_list(RELEASE_KEY, version=3, issued=NOW, files=RELEASED)
+SIGNED: Final = {"release_list": RELEASE_LIST, "time_beacon": sign_time_beacon(FLEET.a.key, NOW)}
 PREKEY: Final = kem_key("prekey")
 PREKEY_BODY: Final = sign_prekey(FLEET.site.key, site=SITE, public=PREKEY.public, issued=NOW, instance=b"\x0c" * 8)
 REQUEST: Final = join.request(CAMERA.key, CAMERA.kem.public, nonce=NONCE, serial="SN-1", model="P3245")

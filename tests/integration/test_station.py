@@ -32,6 +32,7 @@ PARTS = [
     "spool",
     "reserve",
     "authority",
+    "time-beacons",
     "epochs",
     "registry",
     "outboxes",

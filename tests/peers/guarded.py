@@ -97,6 +97,9 @@ class Guarded:
     def tell_trust(self, payload: bytes) -> Heard | None:
         return self.tell(topics.trust(self.site.site), payload)
 
+    def tell_time(self, payload: bytes) -> Heard | None:
+        return self.tell(topics.group_time(self.site.site), payload)
+
     def tell_epoch(self, payload: bytes) -> Heard | None:
         return self.tell(topics.device_ep(self.site.site, self.did), payload)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from device_agent.clock import Clock
 from device_agent.parts import Part
@@ -17,6 +17,7 @@ from gateway.devices.epochs import master_info
 from gateway.devices.registry import Registry
 from gateway.devices.site_keys import SiteKeys
 from gateway.devices.site_trust import SiteTrust
+from gateway.devices.time_beacons import TimeBeacons
 from gateway.devices.trust_above import TrustAbove
 from gateway.fleet.ceremony import Ceremony
 from gateway.fleet.grants import Grant
@@ -67,7 +68,7 @@ class Groups:
 class _Station:
     """What masters and gateways have alike."""
 
-    def __init__(self, folder: Path, name: str, clock: HandClock) -> None:
+    def __init__(self, folder: Path, name: str, clock: HandClock, role: Literal["master", "gateway"]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.name, self.clock = folder, name, clock
         self.path = folder / "station.sqlite"
@@ -80,6 +81,8 @@ class _Station:
             site=name, writer=self.writer, reader=self.reader, bus=self.bus, metrics=self.metrics, clock=clock
         )
         self.curve = load_or_make(folder / "curve.key")
+        self.authority = Authority(folder, role=role, site=name, curve=self.curve, clock=clock)
+        self.beacons = TimeBeacons(folder, authority=self.authority, clock=clock)
         self._stack = AsyncExitStack()
 
     def refused(self) -> dict[str, int]:
@@ -103,8 +106,6 @@ class _Station:
 class _WithSites(_Station):
     """A station that sites connect to."""
 
-    authority: Authority
-
     def open_for_sites(self, port: int) -> None:
         self.above = Above()
         self.trust = SiteTrust(
@@ -124,6 +125,8 @@ class _WithSites(_Station):
             clock=self.clock,
             trust=self.trust,
         )
+        self.trust.time_beacons = self.beacons.bodies
+        self.beacons.on_change(self.trust.tell)
         self.sites = Sites(
             station=self.name,
             listen=f"tcp://127.0.0.1:{port}",
@@ -148,9 +151,8 @@ class MasterStation(_WithSites):
     """A master on a port of its own; in a fleet when the ceremony has one."""
 
     def __init__(self, folder: Path, name: str, clock: HandClock, port: int | None = None) -> None:
-        super().__init__(folder, name, clock)
+        super().__init__(folder, name, clock, "master")
         self.port = port or free_port()
-        self.authority = Authority(folder, role="master", site=name, curve=self.curve, clock=clock)
         self.open_for_sites(self.port)
 
     @property
@@ -164,7 +166,8 @@ class MasterStation(_WithSites):
         return MasterKey(self.name, authority.signing.public, authority.kem.public, curve, (self.address,), ())
 
     def parts(self) -> list[Part]:
-        return [self.writer, self.reader, self.authority, self.registry, self.trust, self.keys, self.sites]
+        held: list[Part] = [self.writer, self.reader, self.authority, self.beacons]
+        return [*held, self.registry, self.trust, self.keys, self.sites]
 
 
 class GatewayStation(_WithSites):
@@ -179,8 +182,7 @@ class GatewayStation(_WithSites):
         settings: tuple[MasterAddress, ...] = (),
         port: int | None = None,
     ) -> None:
-        super().__init__(folder, name, clock)
-        self.authority = Authority(folder, role="gateway", site=name, curve=self.curve, clock=clock)
+        super().__init__(folder, name, clock, "gateway")
         self.port = port
         self.open_for_sites(port or 1)
         self.below, self.groups = Below(), Groups(self.authority)
@@ -189,6 +191,7 @@ class GatewayStation(_WithSites):
             refusals=self.metrics,
             groups=self.groups,
             sites=self.trust if port else None,
+            beacons=self.beacons,
         )
         self._settings = settings
         self.uplink = Uplink(
@@ -226,7 +229,7 @@ class GatewayStation(_WithSites):
 
     def parts(self) -> list[Part]:
         below: list[Part] = [self.trust, self.keys, self.sites] if self.port else []
-        return [self.writer, self.reader, self.authority, self.registry, *below, self.uplink]
+        return [self.writer, self.reader, self.authority, self.beacons, self.registry, *below, self.uplink]
 
 
 class Holders:

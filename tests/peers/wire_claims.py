@@ -207,6 +207,7 @@ OBJECTS = {
         ("site", "master"),
         {c.SUB: did, c.AUD: site, c.IAT: time, c.EPOCH: epoch, c.FLAGS: number(1), c.CT: octets(32 + 16 + 32)},
     ),
+    "os-tim": Kind(("master",), {c.IAT: time}),
     "os-rev": Kind(
         ("site", "master"), {c.VER: number(least=1), c.IAT: time, c.KIDS: listed(octets(8), 20_000)}, {c.AUD: site}
     ),

@@ -63,6 +63,9 @@ class WireReader:
         if topic == "g/all/ack":
             self._signed(payload, "os-ack")
             return "os-ack"
+        if topic == "g/all/time":
+            self._signed(payload, "os-tim")
+            return "os-tim"
         if topic == "g/all/job":
             return self._delivery(payload, None)
         if (found := ANSWER_TOPIC.match(topic)) is not None:

@@ -276,3 +276,25 @@ def test_many_leaves_go_in_frames_of_a_bounded_size_and_the_sites_own_in_the_fir
     told = list(paging.told_frames(requests))
     assert [entry for frame in told for entry in frame.entries] == requests
     assert len(told) == len(sent)
+
+
+class SiteTrustOf010(msgspec.Struct, frozen=True, kw_only=True, tag="site_trust"):
+    """``SiteTrust`` as release 0.1.0 reads it."""
+
+    root_lists: list[bytes] = []
+    certificate: bytes = b""
+    revocations: list[bytes] = []
+    leaves: list[tuple[str, bytes]] = []
+    group_epoch: int = 0
+
+
+def test_a_site_of_release_0_1_0_passes_over_time_beacons() -> None:
+    now = frames.SiteTrust(certificate=b"c", time_beacons=[b"beacon"])
+    assert msgspec.msgpack.decode(encode(now), type=SiteTrustOf010) == SiteTrustOf010(certificate=b"c")
+
+
+def test_only_a_beacon_that_a_site_was_not_told_is_news() -> None:
+    before = frames.SiteTrust(time_beacons=[b"of a", b"of b"])
+    assert paging.trust_news(before, before) is None
+    now = frames.SiteTrust(time_beacons=[b"of a", b"newer of b"])
+    assert paging.trust_news(now, before) == frames.SiteTrust(time_beacons=[b"newer of b"])

@@ -52,6 +52,7 @@ class Told:
     unwritten: Failing | None = None
     classes: list[dict[str, Any]] = field(default_factory=list)
     confirmed: float | None = None
+    beacons: dict[str, float] = field(default_factory=dict)
     of_box: Box | None = None
 
     async def station_view(self) -> dict[str, Any]:
@@ -107,6 +108,9 @@ class Told:
 
     def now(self) -> float:
         return self.time
+
+    def beacons_heard(self) -> dict[str, float]:
+        return self.beacons
 
     async def spool_classes(self) -> list[dict[str, Any]]:
         return self.classes
