@@ -289,7 +289,7 @@ class Rooms:
         self.intake = Intake(self.acceptance, self.delivery, clock)
         self.registry.on_move(self.delivery.moved)
         self.registry.ask_accepted(lambda site: self.site_keys.of_site(site) is not None)
-        self.site_book.on_up(self.branches.site_up, self.branches.site_stands_by)
+        self.site_book.on_up(self.branches.site_up, self.branches.site_stands_by, self.branches.site_mended)
 
     def _guards(
         self, settings: StationSettings, path: Path, clock: Clock
