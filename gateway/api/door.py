@@ -85,7 +85,7 @@ class Door:
         token = self._tokens.known(text.strip()) if self._tokens is not None and kind.lower() == "bearer" else None
         # A token that counts is let in whatever else its address did: others may stand behind the same one.
         if token is not None:
-            roles = self._policy().roles(token.user, frozenset()) if token.role is None else frozenset({token.role})
+            roles = self._policy().token_roles(token.user) if token.role is None else frozenset({token.role})
             return Operator(token.user, roles, "api", token=token.id)
         raise await self._failed(address, "no token" if not text else "a token that does not count")
 

@@ -120,7 +120,8 @@ class JobsApi:
         opened = self._open_jobs.get(jid)
         beside: list[Statement] = []
         if self._permission is not None and opened is not None:
-            beside = await self._permission.cancelling(asked.operator, opened.job)
+            here = opened.origin == LOCAL
+            beside = await self._permission.cancelling(asked.operator, opened.job, issued_here=here)
         await self._delivery.cancel(jid, beside)
         return await self._views.one(jid)
 

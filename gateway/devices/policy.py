@@ -13,7 +13,7 @@ rule grants it on purpose: a ``*`` never reaches it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from device_agent.errors import PolicyRefused, Refused
@@ -56,6 +56,13 @@ class Operator:
     door: Door = "socket"
     groups: frozenset[str] = frozenset()
     token: str = ""
+    asked_by_token: bool = False
+    """Of a job from above: whether its user came to that master with a token."""
+
+    @property
+    def by_token(self) -> bool:
+        """Whether the name is that of a token. Users of a machine and of tokens do not share their names."""
+        return self.door == "api" or self.asked_by_token
 
     def may(self, need: Need) -> bool:
         """Whether one of the roles includes this."""
@@ -124,7 +131,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Rule:
-    """One thing that is granted. An empty ``hours`` is always, empty ``users`` and ``groups`` are everybody.
+    """One thing that is granted. No ``hours`` is always; no ``users``, ``groups`` and ``tokens`` is everybody.
 
     ``functions`` and the keys of ``arguments`` are globs, or classes such as ``looks``.
     ``sealed``: also jobs of which this station sees neither function nor arguments, only what their issuer says of it.
@@ -137,16 +144,15 @@ class Rule:
     hours: tuple[tuple[str, Span], ...] = ()
     users: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
+    tokens: tuple[str, ...] = ()
     hold: bool = False
     sealed: bool = False
 
     def refusal(self, asked: _Asked) -> tuple[int, Deny] | None:
         """Why a job does not fit, and how far it came; None when it fits."""
         operator = asked.operator
-        if (self.users or self.groups) and not (
-            matches_any(self.users, operator.name) or any(matches_any(self.groups, group) for group in operator.groups)
-        ):
-            return 0, Deny(f"no rule is for {operator.name}")
+        if not self.is_for(operator):
+            return 0, Deny(f"no rule is for {'the token user ' if operator.by_token else ''}{operator.name}")
         about = [listed for term, listed in self.arguments if reach.concerns(term, asked.fun, asked.given)]
         if not any(reach.granted(term, asked.fun, asked.given, spelled=bool(about)) for term in self.functions):
             return 1, Deny(_ungranted(self.functions, asked))
@@ -172,6 +178,15 @@ class Rule:
                 f"{asked.fun} is not granted at this hour", f"{'; '.join(text for text, _ in self.hours)} (UTC)"
             )
         return None
+
+    def is_for(self, operator: Operator) -> bool:
+        """Whether the rule is for this operator; one that names nobody is for everybody."""
+        if not (self.users or self.groups or self.tokens):
+            return True
+        if operator.by_token:
+            return matches_any(self.tokens, operator.name)
+        groups = (matches_any(self.groups, group) for group in operator.groups)
+        return matches_any(self.users, operator.name) or any(groups)
 
     def verdict(self, asked: _Asked) -> Allow | Hold:
         """What the rule says of a job that fits."""
@@ -222,9 +237,14 @@ class Policy:
     operator: tuple[Rule, ...] | None = None
     centre: tuple[Rule, ...] | None = None
     source: str = ""
+    tokens: Mapping[str, frozenset[Role]] = field(default_factory=dict)
+
+    def token_roles(self, name: str) -> frozenset[Role]:
+        """The roles of a token's user, where the token has none of its own."""
+        return self.tokens.get(name) or self.others
 
     def roles(self, name: str, groups: frozenset[str]) -> frozenset[Role]:
-        """The roles of a user of this machine or of a token: all that the name and the groups have."""
+        """The roles of a user of this machine: all that the name and the groups have."""
         found = self.users.get(name, frozenset[Role]()).union(
             *(self.groups[group] for group in groups if group in self.groups)
         )
@@ -267,6 +287,8 @@ class Policy:
     def way_to(self, operator: Operator, need: Need) -> str:
         """How somebody gets what is refused now: the next thing to do."""
         role = {"view": "viewer", "run": "operator", "keys": "approver", "release": "approver"}.get(need, "admin")
+        if operator.token and self.source:
+            return f"ask an admin to write tokens: {{{operator.name}: {role}}} into {self.source}"
         if operator.token:
             return f"ask an admin for a token with that role: outstation operators new {operator.name} --role {role}"
         if self.source:
@@ -319,7 +341,7 @@ def _first_that_fits(rules: Sequence[Rule], asked: _Asked) -> Verdict:
 
 
 def _granted(rules: Sequence[Rule], operator: Operator) -> list[str]:
-    mine = [rule for rule in rules if not (rule.users or rule.groups) or matches_any(rule.users, operator.name)]
+    mine = [rule for rule in rules if rule.is_for(operator)]
     return list(dict.fromkeys(glob for rule in mine for glob in rule.functions))
 
 

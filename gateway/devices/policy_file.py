@@ -53,6 +53,7 @@ class JobRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     sites: Annotated[list[WordGlob], Meta(min_length=1, max_length=MANY)] = field(default_factory=lambda: ["*"])
     hours: Annotated[list[Hours], Meta(max_length=MANY)] = []
     users: Annotated[list[WordGlob], Meta(max_length=MANY)] = []
+    tokens: Annotated[list[WordGlob], Meta(max_length=MANY)] = []
     hold: bool = False
 
     def __post_init__(self) -> None:
@@ -84,6 +85,7 @@ class PolicyTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     users: dict[str, Roles] = {}
     groups: dict[str, Roles] = {}
+    tokens: dict[str, Roles] = {}
     others: Roles | None = None
     rules: RulesTable = RulesTable()
     centre: Annotated[list[CentreRule], Meta(max_length=MANY)] | None = None
@@ -96,6 +98,7 @@ def load_policy(path: Path) -> Policy:
     return Policy(
         users={name: _roles(roles) for name, roles in table.users.items()},
         groups={name: _roles(roles) for name, roles in table.groups.items()},
+        tokens={name: _roles(roles) for name, roles in table.tokens.items()},
         others=frozenset() if table.others is None else _roles(table.others),
         operator=None if table.rules.operator is None else tuple(_rule(rule) for rule in table.rules.operator),
         centre=None if table.centre is None else tuple(_rule(rule) for rule in table.centre),
@@ -177,6 +180,7 @@ def _rule(table: CentreRule | OperatorRule) -> Rule:
         sites=tuple(table.sites),
         hours=tuple((text, parse_hours(text)) for text in table.hours),
         users=tuple(table.users),
+        tokens=tuple(table.tokens),
         groups=tuple(table.groups) if isinstance(table, OperatorRule) else (),
         hold=table.hold,
         sealed=table.sealed if isinstance(table, CentreRule) else False,

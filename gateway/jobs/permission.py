@@ -131,12 +131,11 @@ class Permission:
         """Whether a job from a master would run at once on all of these devices of this station. Records nothing."""
         if self._policy().centre is None:
             return True
-        operator = Operator(_first_word(job.user), frozenset(), "above")
-        return isinstance(self._judged(operator, job, list(ids), [self._site]), Allow)
+        return isinstance(self._judged(_asker(job), job, list(ids), [self._site]), Allow)
 
     def above(self, job: Job, target: Target) -> Ruling:
         """A job from a master: device by device of this station, and as a whole for each site below."""
-        operator = Operator(_first_word(job.user), frozenset(), "above")
+        operator = _asker(job)
         if self._policy().centre is None:
             return Ruling(statements=tuple(self._audit.statements([_deed(operator, job, "allow", job.why)])))
         own = [
@@ -175,9 +174,9 @@ class Permission:
         statements = self._audit.statements([_deed(operator, job, verdict_word, _both("; ".join(reasons), job.why))])
         return Ruling(held, refused, frozenset(shut), tuple(below), tuple(statements))
 
-    async def cancelling(self, operator: Operator, job: Job) -> list[Statement]:
+    async def cancelling(self, operator: Operator, job: Job, *, issued_here: bool) -> list[Statement]:
         """The audit row of a cancel: of a job of one's own, or one could run oneself. Raises ``PolicyRefused``."""
-        if "admin" not in operator.roles and _first_word(job.user) != operator.name:
+        if "admin" not in operator.roles and not (issued_here and _is_own(job, operator)):
             devices = self._meant(compile_target(job.tgt, job.tgt_type))
             ids, sites = [device.id for device in devices], list({device.site for device in devices})
             try:
@@ -192,7 +191,7 @@ class Permission:
 
     async def releasing(self, operator: Operator, job: Job, *, issued_here: bool) -> list[Statement]:
         """The audit row of a release. Nobody releases what he asked for himself. Raises ``PolicyRefused``."""
-        if issued_here and _first_word(job.user) == operator.name:
+        if issued_here and _is_own(job, operator):
             await self._audit.refused(_deed(operator, job, "deny", "a job of his own", action="release"))
             raise PolicyRefused(
                 f"{operator.name} may not release a job of his own",
@@ -385,9 +384,16 @@ def _target_text(job: Job) -> str:
     return f"{job.typed_type}: {job.typed} = {signed}" if job.typed else signed
 
 
-def _first_word(user: str) -> str:
-    """The name in a job's user; behind it may stand on whose behalf, and the door."""
-    return user.partition(" ")[0] or "unknown"
+def _asker(job: Job) -> Operator:
+    """Who asked a master for a job. Behind the name in its user stand the door there, and on whose behalf."""
+    name, _, rest = job.user.partition(" ")
+    return Operator(name or "unknown", frozenset(), "above", asked_by_token=f"{rest} ".startswith("via api "))
+
+
+def _is_own(job: Job, operator: Operator) -> bool:
+    """Whether this operator asked this station for the job."""
+    asker = _asker(job)
+    return (asker.name, asker.by_token) == (operator.name, operator.by_token)
 
 
 def _both(reason: str, why: str) -> str:

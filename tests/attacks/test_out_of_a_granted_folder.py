@@ -23,7 +23,7 @@ from tests.peers.guarded import Guarded
 from tests.peers.office import an_office
 
 POLICY = """\
-users: {{anna: operator}}
+tokens: {{anna: operator}}
 rules:
   operator:
     - functions: [file.write]

@@ -117,7 +117,7 @@ async def test_a_token_says_who_asks_and_its_role_what_he_may(tmp_path: Path) ->
 
 async def test_without_a_role_the_policy_decides_by_name_whenever_it_is_asked(tmp_path: Path) -> None:
     admin: frozenset[Role] = frozenset({"admin"})
-    async with a_gate(tmp_path, Policy({"anna": admin}, {"anna": admin})) as gate:
+    async with a_gate(tmp_path, Policy({"bob": admin}, {"anna": admin}, tokens={"anna": admin})) as gate:
         token = f"Bearer {await gate.token('anna', None)}"
         other = f"Bearer {await gate.token('bob', None)}"
         assert (await gate.ask(token)).json()["roles"] == ["admin"]

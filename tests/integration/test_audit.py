@@ -238,7 +238,7 @@ async def test_rows_are_chosen_by_each_of_their_parts(
 
 
 async def test_the_api_lists_and_exports_and_refuses_what_is_no_choice(tmp_path: Path) -> None:
-    async with an_office(tmp_path, "users: {eve: viewer, anna: operator}\n") as office:
+    async with an_office(tmp_path, "tokens: {eve: viewer, anna: operator}\n") as office:
         office.here("cam-1")
         await office.run("anna", why="because")
         heard = await office.ask("eve", "GET", "/audit?action=run&limit=1")
@@ -253,7 +253,7 @@ async def test_the_api_lists_and_exports_and_refuses_what_is_no_choice(tmp_path:
 
 async def test_the_audit_says_which_policy_counted_when(tmp_path: Path) -> None:
     path = tmp_path / "policy.yaml"
-    path.write_text("users: {anna: viewer}\n")
+    path.write_text("tokens: {anna: viewer}\n")
     path.chmod(0o644)
     async with opened_store(tmp_path / "store") as store:
         notes = PolicyNotes(PolicyHolder(str(path)), book_of(store))
@@ -267,10 +267,10 @@ async def test_the_audit_says_which_policy_counted_when(tmp_path: Path) -> None:
 
         async with notes:
             notes.reload(str(path))
-            path.write_text("users: {anna: boss}\n")
+            path.write_text("tokens: {anna: boss}\n")
             notes.reload(str(path))
             await noted(2)
-            path.write_text("users: {anna: admin}\n")
+            path.write_text("tokens: {anna: admin}\n")
             notes.reload(str(path))
             first, broken, second = await noted(3)
     assert [row[2] for row in (first, broken, second)] == ["allow", "deny", "allow"]
@@ -308,7 +308,7 @@ async def test_the_command_line_asks_a_real_station(tmp_path: Path, capsys: pyte
 
 async def test_a_row_goes_the_whole_way_from_a_gateways_door_to_the_masters_audit(tmp_path: Path) -> None:
     """Only the link is played: what the gateway's spool holds is what the master's inbox is given."""
-    async with an_office(tmp_path / "gateway", "users: {anna: operator}\n", masters=True) as office:
+    async with an_office(tmp_path / "gateway", "tokens: {anna: operator}\n", masters=True) as office:
         assert (await office.run("anna", "cmd.run", arg=["reboot"], why="hurry")).status == 403
         items = await office.rooms.spool.read("audit", 0)
     async with opened_rooms(tmp_path / "middle", name="central", clock=HandClock()) as rooms:

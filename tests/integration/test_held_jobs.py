@@ -19,13 +19,13 @@ from tests.peers.reacting import reacting
 from tests.peers.waiting import until
 
 POLICY = """\
-users: {ada: admin, anna: operator, carol: approver, both: [operator, approver]}
+tokens: {ada: admin, anna: operator, carol: approver, both: [operator, approver]}
 rules:
   operator:
     - functions: [test.*]
       hold: true
 """
-CENTRE = "users: {carol: approver}\ncentre: [{functions: [test.*], hold: true}]\n"
+CENTRE = "tokens: {carol: approver}\ncentre: [{functions: [test.*], hold: true}]\n"
 
 
 async def held(office: Office, user: str = "anna", **changed: Any) -> str:

@@ -19,7 +19,7 @@ from tests.peers.office import Office, an_office
 from tests.peers.waiting import until
 
 POLICY = """\
-users:
+tokens:
   ada: admin
   anna: operator
   bob: operator
@@ -30,13 +30,13 @@ rules:
     - functions: [test.ping]
       targets: [cam-*]
       sites: [lisbon, porto]
-      users: [anna]
+      tokens: [anna]
     - functions: [test.echo]
       hold: true
     - functions: [cmd.run]
       arguments:
         cmd.run: [{positional: [uptime]}]
-      users: [bob]
+      tokens: [bob]
 """
 CENTRE = """\
 centre:
@@ -296,7 +296,7 @@ async def test_a_relay_passes_on_only_what_its_policy_grants_and_answers_for_the
 async def test_the_hours_of_a_rule_are_those_of_the_asking(tmp_path: Path) -> None:
     clock = HandClock()
     policy = (
-        'users: {anna: operator}\nrules:\n  operator:\n    - functions: [test.*]\n      hours: ["sat 03:00-04:00"]\n'
+        'tokens: {anna: operator}\nrules:\n  operator:\n    - functions: [test.*]\n      hours: ["sat 03:00-04:00"]\n'
     )
     async with an_office(tmp_path, policy, clock=clock) as office:
         # 2026-11-21 is a Saturday, and it is a quarter past three.
@@ -317,6 +317,31 @@ rules:
     - functions: [test.ping]
       users: [bob]
 """
+
+
+async def test_a_job_of_a_namesake_is_not_ones_own(tmp_path: Path) -> None:
+    """The user anna of this machine, anna of the centre, and anna with a token are three."""
+    async with an_office(tmp_path, POLICY) as office:
+        office.here("ups-1")
+        cancelling = office.rooms.permission.cancelling
+        here, by_token = (Operator("anna", frozenset({"operator"}), door) for door in ("socket", "api"))
+        for operator, user, issued_here, own in (
+            (here, "anna", True, True),
+            (here, "anna (for bob)", True, True),
+            (here, "anna", False, False),
+            (here, "anna via api", True, False),
+            (by_token, "anna via api", True, True),
+            (by_token, "anna via api (claimed)", True, True),
+            (by_token, "anna", True, False),
+            (by_token, "anna (via api)", True, False),
+            (by_token, "anna via api", False, False),
+        ):
+            job = a_job(user=user, tgt="ups-1", fun="sys.doc")
+            if own:
+                assert await cancelling(operator, job, issued_here=issued_here)
+            else:
+                with pytest.raises(PolicyRefused):
+                    await cancelling(operator, job, issued_here=issued_here)
 
 
 async def test_the_mine_is_read_by_who_may_read_it_on_the_device(tmp_path: Path) -> None:

@@ -17,22 +17,22 @@ from gateway.devices.policy import Operator, Role
 from tests.peers.office import an_office
 
 POLICY = """\
-users:
+tokens:
   anna: operator
   fred: operator
 rules:
   operator:
     - functions: [test.ping]
       targets: [cam-*]
-      users: [anna]
+      tokens: [anna]
     - functions: [test.version]
       targets: [cam-*]
-      users: [fred]
+      tokens: [fred]
     - functions: [pillar.*]
       targets: [cam-*]
-      users: [dora]
+      tokens: [dora]
     - functions: [reads]
-      users: [fred]
+      tokens: [fred]
 """
 
 

@@ -21,7 +21,7 @@ from tests.peers.ssh_site import ssh_site
 from tests.peers.waiting import until
 
 POLICY = """\
-users:
+tokens:
   ada: admin
   anna: operator
   bob: operator
@@ -30,24 +30,24 @@ rules:
   operator:
     - functions: [test.ping]
       targets: [cam-*]
-      users: [anna]
+      tokens: [anna]
     - functions: [test.version]
       targets: [cam-*, door-*]
-      users: [anna]
+      tokens: [anna]
     - functions: [test.echo]
       targets: ["*-1"]
-      users: [anna]
+      tokens: [anna]
     - functions: [grains.items]
       hold: true
-      users: [anna]
+      tokens: [anna]
     - functions: ["test.*", "_several.*"]
-      users: [bob]
+      tokens: [bob]
     - functions: [looks]
-      users: [carol]
+      tokens: [carol]
     - functions: [cmd.run]
       arguments:
         cmd.run: [{positional: [uptime]}]
-      users: [carol]
+      tokens: [carol]
 """
 CENTRE = """\
 centre:

@@ -311,7 +311,27 @@ def test_a_refusal_says_who_what_and_how_to_get_it() -> None:
     assert error.hint == "ask an admin to give anna the role approver in policy.yaml"
     assert "sudo" in (not_allowed(without_file("x"), who("viewer"), "run", "").hint or "")
     token = Operator("anna", frozenset(), "api", token="1")
-    assert "operators new anna --role operator" in (not_allowed(policy(), token, "run", "").hint or "")
+    assert "tokens: {anna: operator} into policy.yaml" in (not_allowed(policy(), token, "run", "").hint or "")
+    assert "operators new anna --role operator" in (not_allowed(without_file("x"), token, "run", "").hint or "")
+
+
+def test_users_of_the_machine_and_of_tokens_do_not_share_their_names() -> None:
+    here, by_token = who("operator"), Operator("anna", frozenset[Role]({"operator"}), "api", token="1")
+    from_above, by_token_above = ABOVE, Operator("anna", frozenset(), "above", asked_by_token=True)
+    for rule, users, tokens in (
+        (Rule(("test.*",), users=("anna",)), True, False),
+        (Rule(("test.*",), users=("*",)), True, False),
+        (Rule(("test.*",), tokens=("an*",)), False, True),
+        (Rule(("test.*",), users=("anna",), tokens=("anna",)), True, True),
+        (Rule(("test.*",)), True, True),
+    ):
+        for operator, let in ((here, users), (by_token, tokens)):
+            assert isinstance(judged(policy(rule), operator), Allow) is let
+        for operator, let in ((from_above, users), (by_token_above, tokens)):
+            assert isinstance(judged(policy(centre=(rule,)), operator), Allow) is let
+    roles = Policy(users={"anna": ADMIN}, groups={}, tokens={"anna": frozenset({"viewer"}), "ci": ADMIN})
+    assert (roles.roles("anna", frozenset()), roles.token_roles("anna")) == (ADMIN, {"viewer"})
+    assert (roles.roles("ci", frozenset()), roles.token_roles("root")) == (frozenset(), frozenset())
 
 
 @pytest.mark.parametrize("hidden", [True, False])
