@@ -6,22 +6,19 @@ could match as well, so a job of an operator with limited targets is narrowed to
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as dataclass_replace
-from fnmatch import translate
 from typing import Any
 
 from msgspec.structs import replace
 
 from device_agent.clock import Clock
 from device_agent.errors import PolicyRefused, Refused
-from device_agent.protocol.globs import WILDCARDS
 from device_agent.protocol.messages import AuditVerdict, Job
 from device_agent.protocol.several import SEVERAL, Call, calls, title
 from device_agent.protocol.stations import meanable
-from device_agent.protocol.targeting import OPERATORS, Target, compile_target
+from device_agent.protocol.targeting import Target, compile_target
 from gateway.audit.book import AuditBook
 from gateway.audit.deed import Deed
 from gateway.devices.device import Device
@@ -37,6 +34,7 @@ from gateway.devices.policy import (
     not_allowed,
 )
 from gateway.devices.registry import Registry
+from gateway.jobs.narrowing import named_devices, narrowed_to
 from gateway.metrics import Metrics
 from gateway.store.writer import Statement
 
@@ -47,7 +45,6 @@ FIRE = "event.send"
 MINE = "mine.get"
 PILLAR = "pillar.get"
 TAGS_NAMED = 5
-_plain_word = re.compile(r"[A-Za-z0-9_.:*?\[\]!-]+")
 
 
 @dataclass(frozen=True)
@@ -104,14 +101,14 @@ class Permission:
         """A job that somebody issues here, narrowed if need be. Raises ``PolicyRefused``."""
         # Whatever an admin means is granted, so there is no need to look at each device.
         devices = [] if "admin" in operator.roles else self._meant(target)
-        ids = dict.fromkeys([*(device.id for device in devices), *_named(job)])
+        ids = dict.fromkeys([*(device.id for device in devices), *named_devices(job)])
         sites = dict.fromkeys(device.site for device in devices)
         each = self._each_judged(operator, job, list(ids), list(sites))
         verdict = self._by_pillar(operator, target) or _of_all(each)
         let = [] if isinstance(verdict, Deny) else [one for one in each if not isinstance(one, Deny)]
         narrowed: Job | None = job
         for within in dict.fromkeys(one.within for one in let):
-            narrowed = narrowed and _narrowed(narrowed, within)
+            narrowed = narrowed and narrowed_to(narrowed, within)
         folders = sorted({folder for one in let for folder in one.folders})
         if narrowed is not None and folders:
             narrowed = replace(narrowed, folders=folders)
@@ -333,50 +330,6 @@ def _arguments(job: Job) -> str:
     """The arguments as they would be typed, and the commits of the files that they name."""
     typed = call_text(job.fun if job.fun == SEVERAL else "", job.arg, job.kwarg).strip()
     return f"{typed} (files of {job.commits})" if job.commits else typed
-
-
-def _named(job: Job) -> list[str]:
-    """The ids that the target itself names: they are judged whether or not they are known."""
-    if job.tgt_type == "list":
-        return [name for name in map(str.strip, job.tgt.split(",")) if name]
-    return [] if job.tgt_type != "glob" or WILDCARDS.intersection(job.tgt) else [job.tgt]
-
-
-def _narrowed(job: Job, within: tuple[str, ...]) -> Job | None:
-    """The job for no other devices than these globs match; None when its target cannot be put so."""
-    if not within or _named(job) or (job.tgt_type == "glob" and job.tgt in within):
-        return job
-    match job.tgt_type:
-        case "glob":
-            target = _term(job.tgt)
-        case "pcre":
-            target = f"E@{job.tgt}"
-        case "grain":
-            target = f"G@{job.tgt}"
-        case "grain_pcre":
-            target = f"P@{job.tgt}"
-        case "ipcidr":
-            target = f"S@{job.tgt}"
-        case "range":
-            target = f"R@{job.tgt}"
-        case "pillar":
-            target = f"I@{job.tgt}"
-        case "pillar_pcre":
-            target = f"J@{job.tgt}"
-        case "pillar_exact":
-            # There is no word for it in a compound.
-            return None
-        case _:
-            target = ""
-    if len(target.split()) > 1:
-        return None
-    limits = " or ".join(map(_term, within))
-    return replace(job, tgt=f"( {target or job.tgt} ) and ( {limits} )", tgt_type="compound")
-
-
-def _term(glob: str) -> str:
-    """A glob as one word of a compound target, also where it would read as something else there."""
-    return glob if _plain_word.fullmatch(glob) and glob not in OPERATORS else f"E@{translate(glob)}"
 
 
 def _target_text(job: Job) -> str:

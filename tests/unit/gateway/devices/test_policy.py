@@ -330,7 +330,7 @@ def test_users_of_the_machine_and_of_tokens_do_not_share_their_names() -> None:
         for operator, let in ((from_above, users), (by_token_above, tokens)):
             assert isinstance(judged(policy(centre=(rule,)), operator), Allow) is let
     roles = Policy(users={"anna": ADMIN}, groups={}, tokens={"anna": frozenset({"viewer"}), "ci": ADMIN})
-    assert (roles.roles("anna", frozenset()), roles.token_roles("anna")) == (ADMIN, {"viewer"})
+    assert (roles.roles("anna", frozenset()), roles.token_roles("anna")) == (ADMIN, frozenset({"viewer"}))
     assert (roles.roles("ci", frozenset()), roles.token_roles("root")) == (frozenset(), frozenset())
 
 
