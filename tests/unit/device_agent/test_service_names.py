@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from device_agent import loader
+from device_agent.accounts.database import _DATABASE
 from device_agent.ended import FunctionFailed
 from device_agent.files import find
 from device_agent.host import Completed
@@ -125,3 +128,16 @@ class Elsewhere:
 async def test_a_station_cannot_answer_with_another_path() -> None:
     with pytest.raises(FunctionFailed, match="another path"):
         await find(Elsewhere(), "fw.bin", "base")
+
+
+def test_the_name_of_a_user_is_no_option_of_getent(tmp_path: Path) -> None:
+    program = tmp_path / "getent"
+    program.write_text('#!/bin/sh\necho "$@"\n')
+    program.chmod(0o755)
+
+    def said(name: str) -> str:
+        words = ["/bin/sh", "-c", _DATABASE, "sh", "passwd", "", name]
+        return subprocess.run(words, env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=True).stdout
+
+    assert said("root") == "passwd root\n"
+    assert said("--service=evil") == ""
