@@ -77,7 +77,7 @@ def named() -> dict[str, dict[str, str]]:
     return found
 
 
-def calls_of(fun: str, hostile: tuple[str, ...] = HOSTILE) -> Iterator[Call]:
+def calls_of(fun: str, hostile: tuple[str, ...] = HOSTILE, *, by_name_alone: bool = False) -> Iterator[Call]:
     """The calls of one function: one that is harmless, then each argument with each value: by name, by place, and
     beside all others.
     """
@@ -86,6 +86,8 @@ def calls_of(fun: str, hostile: tuple[str, ...] = HOSTILE) -> Iterator[Call]:
     for each in parameters.values():
         for value in hostile:
             yield _call(fun, each.name, value)
+            if by_name_alone:
+                continue
             yield _call(fun, each.name, value, whole=True)
             if each.kind is each.POSITIONAL_OR_KEYWORD:
                 yield _placed(fun, each.name, value)

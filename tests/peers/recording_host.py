@@ -69,6 +69,9 @@ class RecordingHost(EmptyHost):
         super().__init__({"id": "cam-7", "os_family": "Debian", "roles": ["x"]})
         self.effects: list[str] = []
         self.hostile: object = None
+        self.touched = False
+        """Whether anything was asked of it."""
+
         self._init = init
         self._packages = packages
 
@@ -83,6 +86,7 @@ class RecordingHost(EmptyHost):
         timeout: float | None = None,
         output_limit: int = 65536,
     ) -> Completed:
+        self.touched = True
         if isinstance(argv, str):
             argv = shlex.split(argv)
         script, words = "", list(argv)
@@ -98,6 +102,7 @@ class RecordingHost(EmptyHost):
         return Completed(0, self._answer(script, words), b"")
 
     async def read(self, path: str, *, offset: int = 0, limit: int = HOST_READ_BYTES) -> bytes:
+        self.touched = True
         if SECRET in path:
             return f"{CANARY}\nssh-ed25519 {KEY} {CANARY}\n".encode()[offset : offset + limit]
         if path in OPEN_FILES:
@@ -107,27 +112,34 @@ class RecordingHost(EmptyHost):
     async def write(
         self, path: str, data: bytes, *, mode: int | None = None, owner: tuple[int, int] | None = None
     ) -> None:
+        self.touched = True
         self.effects.append(f"write:{path}")
 
     async def append(self, path: str, data: bytes, *, at: int) -> None:
+        self.touched = True
         self.effects.append(f"write:{path}")
 
     async def replace(self, path: str, target: str) -> None:
+        self.touched = True
         self.effects.append(f"write:{target}")
 
     async def remove(self, path: str, *, recursive: bool = False) -> None:
+        self.touched = True
         self.effects.append(f"write:{path}")
 
     async def stat(self, path: str, *, follow: bool = True) -> Stat | None:
+        self.touched = True
         folder = path in FOLDERS or path.endswith("/")
         if path.startswith("/usr/share/zoneinfo/") and path != "/usr/share/zoneinfo/Etc/UTC" and SECRET not in path:
             return None
         return Stat("directory" if folder else "file", 0o755, 0, 0, "root", "root", 8, 0.0, 0.0, 0.0, 1)
 
     async def list(self, path: str) -> list[str]:
+        self.touched = True
         return []
 
     async def connect(self, port: int, *, address: str = "127.0.0.1") -> tuple[Reader, Writer]:
+        self.touched = True
         self.effects.append("connection")
         return await super().connect(port, address=address)
 
