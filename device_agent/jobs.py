@@ -37,6 +37,7 @@ from device_agent.protocol.several import ALONE
 from device_agent.protocol.targeting import compile_target
 from device_agent.restarts import Lend
 from device_agent.returns import Returns, Send
+from device_agent.starts import FreeStarts, Starts
 
 ANNOUNCE_SECONDS = 0.5
 
@@ -110,6 +111,7 @@ class Jobs:
         "_running",
         "_send",
         "_spawn",
+        "_starts",
         "_width",
         "draining",
         "own",
@@ -126,6 +128,7 @@ class Jobs:
         counters: Counters,
         width: int = limits.DEVICE_RUNNING,
         own: Own | None = None,
+        starts: Starts | None = None,
     ) -> None:
         self.draining = False
         self._lend = lend
@@ -135,6 +138,7 @@ class Jobs:
         self._spawn = spawn
         self._clock = clock
         self._counters = counters
+        self._starts = starts or FreeStarts()
         self.own = msgspec.structs.replace(own or Own(), jobs=self)
         self._held: dict[str, _Held] = {}
         self._running = 0
@@ -323,6 +327,9 @@ class Jobs:
         if held.deadline <= self._clock.monotonic():
             self._answer(jid, held.called.title, "expired", f"the deadline passed while the job waited for {awaited}")
             return False
+        if doubt := self._starts.doubt(held.job):
+            self._answer(jid, held.called.title, "unknown", doubt)
+            return False
         return True
 
     def _host_for(self, held: _Held) -> AbstractAsyncContextManager[Host]:
@@ -341,7 +348,7 @@ class Jobs:
         try:
             async with asyncio.timeout(job.run_limit) as held.bound:
                 own = msgspec.structs.replace(self.own, job=held.shown())
-                ended = await called.run(limited(host, job.folders or ()), own)
+                ended = await called.run(limited(self._starts.host(host, job), job.folders or ()), own)
         except TimeoutError:
             if held.stopped:
                 return called.cut("failed", held.stopped)

@@ -98,7 +98,7 @@ class Returns:
         forgotten = Return(
             jid=jid,
             fun="",
-            outcome="refused",
+            outcome="unknown",
             retcode=NOT_RUN_RETCODE,
             why="journal_forgot: a job this old is not run, since it may have run already",
             executions=self.executions.get(jid, 0),

@@ -58,6 +58,7 @@ class CallRooms:
             bus=rooms.bus,
             metrics=rooms.metrics,
             clock=clock,
+            doubt=rooms.doubt,
         )
         jobs = JobsRunner(
             site=settings.name, views=rooms.views, open_jobs=rooms.open_jobs, jobs=self.jobs, book=self.book

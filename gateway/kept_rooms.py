@@ -124,6 +124,7 @@ class KeptRooms:
             reader=rooms.reader,
             metrics=rooms.metrics,
             clock=self._clock,
+            doubt=rooms.doubt,
         )
 
     def parts_with_devices(self, site: SiteRooms) -> list[Part]:
@@ -312,6 +313,7 @@ class KeptRooms:
             bus=rooms.bus,
             metrics=rooms.metrics,
             clock=self._clock,
+            doubt=rooms.doubt,
         )
         self.explain = Explain(
             planner=planner,
@@ -336,6 +338,12 @@ class KeptRooms:
             keep_seconds=settings.reactions.keep_hours * 3600.0,
         )
         rooms.facts.more_gauges += [self.reactor.gauges, rooms.upgrade_news.rollbacks]
+        self._schedule()
+
+    # --- the schedule ----------------------------------------------------------------------------------------------
+
+    def _schedule(self) -> None:
+        rooms, settings = self._rooms, self._settings
         self.schedule = StationSchedule(
             site=settings.name,
             schedule=settings.schedule,
@@ -348,5 +356,6 @@ class KeptRooms:
             bus=rooms.bus,
             metrics=rooms.metrics,
             clock=self._clock,
+            doubt=rooms.doubt,
         )
         rooms.facts.schedule_failing = self.schedule.failing

@@ -57,7 +57,7 @@ WORDS: Final[Mapping[str, str]] = {
     "schedule_runs_total": "of the station's own schedule",
     "schedule_failed_total": "runs that failed",
     "schedule_missed_total": "runs that were due while the station was away",
-    "schedule_left_out_total": "left out, since too many were still running",
+    "schedule_left_out_total": "left out, since too many were still running or the gateway is fenced",
     "events_total": "events of this station and of those below",
     "events_lost_store_total": "not kept, since the store failed",
     "events_missed_slow_subscriber_total": "not given to a listener that was too slow",

@@ -37,7 +37,6 @@ from gateway.devices.api_tokens import ApiTokens
 from gateway.devices.authority import Authority
 from gateway.devices.enrolled import Enrolled
 from gateway.devices.epochs import Epochs
-from gateway.devices.fence import SiteFence
 from gateway.devices.fleet_revocation import FleetRevocation
 from gateway.devices.keyring import Keyring
 from gateway.devices.outboxes import Outboxes
@@ -54,12 +53,12 @@ from gateway.jobs.branches import Branches
 from gateway.jobs.close import Closing
 from gateway.jobs.collect import Collection
 from gateway.jobs.deliver import Delivery
+from gateway.jobs.doubted import DoubtedJobs
 from gateway.jobs.intake import Intake
 from gateway.jobs.nodegroups import Nodegroups
 from gateway.jobs.open_jobs import OpenJobs
 from gateway.jobs.permission import Permission
 from gateway.jobs.reseal import Reseal
-from gateway.jobs.retention import Retention
 from gateway.jobs.seal import IssuerSequence, Sealer
 from gateway.jobs.stories import Stories
 from gateway.jobs.story_pages import StoryPages
@@ -69,14 +68,12 @@ from gateway.spool.drill import Cutting, Drill
 from gateway.spool.inbox import Inbox
 from gateway.spool.queue import spool_of
 from gateway.spool.received import SiteLedgers
-from gateway.store.aftermath import Aftermath
 from gateway.store.opening import open_store
 from gateway.store.reader import Reader
 from gateway.store.reserve import reserve_of
-from gateway.store.told import Marks
 from gateway.store.watch import StoreWatch
 from gateway.store.writer import Writer
-from gateway.upgrade.news import UpgradeNews
+from gateway.store_guards import guards_of
 from upstream.curve import load_or_make
 from upstream.uplink import MasterAddress, masters_above
 
@@ -143,7 +140,15 @@ class Rooms:
         self.site_book = SiteBook(
             writer=writer, reader=reader, bus=bus, registry=self.registry, site_keys=self.site_keys, clock=clock
         )
-        self.fence, self.marks, self.aftermath, self.retention, self.upgrade_news = self._guards(settings, path, clock)
+        (
+            self.fence,
+            self.marks,
+            self.doubt,
+            self.aftermath,
+            self.retention,
+            self.upgrade_news,
+        ) = guards_of(settings, path, writer, reader, bus, self.site_book, self.masters, clock)
+        reserve.catch_up = bus.settle
         self.fleet_revocation = FleetRevocation(
             authority=self.authority,
             reject_site=lambda site: self.site_keys.reject(site, None),
@@ -206,6 +211,7 @@ class Rooms:
             metrics=metrics,
         )
         self.closing.on_news(self.stories.news)
+        self.doubted = DoubtedJobs(name, self.doubt, self.open_jobs, self.collection, reader)
         self.asking = Asking(reader)
         self.branches = Branches(
             open_jobs=self.open_jobs,
@@ -251,6 +257,7 @@ class Rooms:
             metrics=metrics,
             clock=clock,
             kick=self.delivery.kick,
+            may_start=self.doubt.check,
         )
         self.inbox = Inbox(
             open_jobs=self.open_jobs,
@@ -287,28 +294,13 @@ class Rooms:
         )
         self.views = JobViews(open_jobs=self.open_jobs, reader=reader, site_book=self.site_book, clock=clock)
         self.intake = Intake(self.acceptance, self.delivery, clock)
+        self._listen()
+
+    def _listen(self) -> None:
+        """Tell those who work on jobs of devices and sites that come and go."""
         self.registry.on_move(self.delivery.moved)
         self.registry.ask_accepted(lambda site: self.site_keys.of_site(site) is not None)
         self.site_book.on_up(self.branches.site_up, self.branches.site_stands_by, self.branches.site_mended)
-
-    def _guards(
-        self, settings: StationSettings, path: Path, clock: Clock
-    ) -> tuple[SiteFence, Marks, Aftermath, Retention, UpgradeNews]:
-        """What looks after the store: copies of it, damage to it, a full disk, and what is old in it."""
-        name, writer, reader, bus = settings.name, self.writer, self.reader, self.bus
-        self.reserve.catch_up = bus.settle
-        return (
-            SiteFence(writer=writer, reader=reader, bus=bus, clock=clock, site_book=self.site_book),
-            Marks(site=name, writer=writer, reader=reader, bus=bus, clock=clock),
-            Aftermath(station=name, path=path, writer=writer, reader=reader, bus=bus, clock=clock),
-            Retention(
-                writer=writer,
-                keep_seconds=settings.jobs.keep_hours * 3600.0,
-                keep_audit_seconds=settings.audit.keep_days * 86_400.0,
-                clock=clock,
-            ),
-            UpgradeNews(station=name, writer=writer, reader=reader, bus=bus),
-        )
 
     def parts_before_recovery(self) -> list[Part]:
         """What must know its own past before jobs are taken up again."""
@@ -328,6 +320,7 @@ class Rooms:
             self.site_book,
             self.fence,
             self.marks,
+            self.doubt,
             self.tokens,
             self.policy_notes,
             RefusalRows(self.audit),

@@ -35,6 +35,7 @@ from gateway.downlinks.mqtt import MqttDownlink
 from gateway.downlinks.ssh import SshDownlink
 from gateway.downlinks.ssh_host import SshHost
 from gateway.downlinks.ssh_journal import SshJournals
+from gateway.downlinks.ssh_starts import SshStarts
 from gateway.rooms import Rooms
 
 ANYWHERE = "0.0.0.0"  # noqa: S104 - the devices of a site are on its network, and what travels is sealed
@@ -184,6 +185,7 @@ class SiteRooms:
             returns=rooms.collection,
             reseal=rooms.delivery.reseal,
             answers=self._answers,
+            starts_of=self._starts_of,
             host_over=SshHost,
             moved=rooms.delivery.moved,
             bus=rooms.bus,
@@ -193,6 +195,21 @@ class SiteRooms:
         ssh.judge.custom = self.custom
         rooms.ssh_link = ssh.view
         return ssh
+
+    def _starts_of(self, device: str) -> SshStarts:
+        open_jobs = self._rooms.open_jobs
+
+        def recovered(jid: str) -> bool:
+            opened = open_jobs.get(jid)
+            return opened is not None and opened.recovered
+
+        return SshStarts(
+            self._rooms.doubt,
+            device=f"{self._site}/{device}",
+            recovered=recovered,
+            custom=lambda: self.custom,
+            clock=self._clock,
+        )
 
     async def _revoked_above(self, dids: Sequence[str]) -> None:
         await self.enrollment.verdicts.mark_revoked(dids, "revoked by a list from above")

@@ -127,6 +127,7 @@ class Station:
             for part in rooms.parts_before_recovery():
                 await stack.enter_async_context(part)
             recovered = await recover(rooms.open_jobs, rooms.reader, self._clock)
+            await rooms.doubted.end_past()
             for part in rooms.parts_after_recovery():
                 await stack.enter_async_context(part)
             for part in kept.parts():
@@ -158,6 +159,7 @@ class Station:
             await stack.enter_async_context(kept.reactor)
             await stack.enter_async_context(kept.schedule)
             self._schedule = kept.schedule
+            await rooms.doubt.settled()
             api = self._server = self._api(socket, rooms, kept, outlets)
             await stack.enter_async_context(api)
             for part in outlets.parts_with_api():

@@ -146,6 +146,16 @@ class Turns:
         state.explicit = sorted([*state.explicit, at])[:EXPLICIT]
         self._next.pop(name, None)
 
+    def pass_over(self, wall: float) -> None:
+        """What was due before now is not run and not made up for: it may have run where these states do not know."""
+        for name, entry in self._entries.items():
+            state = self.states[name]
+            state.last_due = max(state.last_due, wall)
+            if entry.seconds:
+                state.base = wall
+            state.explicit = [at for at in state.explicit if at > wall]
+        self._next.clear()
+
     def asked(self, name: str, wall: float) -> Turn:
         """A run that somebody asks for now."""
         return Turn(self._entries[name], wall, "asked")

@@ -22,6 +22,7 @@ from gateway.backup.refusals import BackupRefused
 from gateway.downlinks.ssh_journal import HORIZON_ROW
 from gateway.spool.ledger import accepted
 from gateway.store.migrate import migrate
+from gateway.store.told import FENCES_KEY
 from gateway.store.trust_state import StoreTrust
 from gateway.store.trust_state import keeping as keeping_trust
 
@@ -79,6 +80,7 @@ def renew_store(store: Path, told: Restoration) -> None:
         connection.execute("UPDATE station SET value = ? WHERE key = 'epoch'", (secrets.token_hex(8),))
         # By another name it is another store to them, and none that was copied.
         connection.execute("DELETE FROM marks")
+        connection.execute("DELETE FROM station WHERE key = ?", (FENCES_KEY,))
         # What SSH devices have run since the backup is remembered by nobody else: what is as old as this runs no more.
         row = (HORIZON_ROW, f"restored {JidMaker().next(told.at)}")
         connection.execute("INSERT OR REPLACE INTO station VALUES (?, ?)", row)

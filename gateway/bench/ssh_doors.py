@@ -86,7 +86,9 @@ def _sshd(rehearsal: Rehearsal, client_key: Path, host_key: Path) -> int:
     settings.write_text(
         f"Port {port}\nListenAddress {HOST}\nHostKey {host_key}\nAuthorizedKeysFile {client_key}.pub\n"
         "PidFile none\nUsePAM no\nStrictModes no\nPermitRootLogin yes\nPasswordAuthentication no\nUseDNS no\n"
-        "KbdInteractiveAuthentication no\nMaxStartups 1000\nLogLevel ERROR\n",
+        "KbdInteractiveAuthentication no\nMaxStartups 1000\nLogLevel ERROR\n"
+        # Markers of jobs go into the folder of the rehearsal, and not into the home of the user who runs it.
+        f"SetEnv HOME={rehearsal.folder}\n",
         encoding="utf-8",
     )
     words = [program, "-D", "-e", "-f", str(settings)]

@@ -34,6 +34,7 @@ from gateway.calls.running import Running
 from gateway.calls.settings import CallSettings
 from gateway.devices.policy import Operator
 from gateway.metrics import Metrics
+from gateway.store.doubt import Doubt
 from gateway.store.reader import StoreUnreadable
 from gateway.store.writer import Statement, StoreFailed
 
@@ -88,6 +89,7 @@ class Calls(Part):
         bus: Bus,
         metrics: Metrics,
         clock: Clock,
+        doubt: Doubt,
     ) -> None:
         self._settings = settings
         self.functions = functions
@@ -99,6 +101,7 @@ class Calls(Part):
         self._bus = bus
         self._metrics = metrics
         self._clock = clock
+        self._doubt = doubt
         self._open: dict[str, Under] = {}
         self._counts: Counter[Lane] = Counter()
         self._room = {lane: asyncio.Semaphore(settings.at_once) for lane in LANES}
@@ -113,9 +116,11 @@ class Calls(Part):
         kept = await self.book.open()
         again: list[Under] = []
         for each in kept:
-            function = await self._for_again(each)
+            # A call that another gateway may have made is not made again.
+            doubt = self._doubt.past()
+            function = None if doubt else await self._for_again(each)
             if function is None:
-                await self._interrupted(each)
+                await self._interrupted(each, doubt)
             else:
                 again.append(Under(each.call, function, "reaction", repeated=True))
         if again:
@@ -231,10 +236,12 @@ class Calls(Part):
         about: About | None = None,
         parent: Call | None = None,
     ) -> Under:
-        """Raises ``UsageInvalid``, and ``PolicyRefused`` while the station stops."""
+        """Raises ``UsageInvalid``, and ``PolicyRefused`` while the station stops or is fenced."""
         if self._draining:
             raise PolicyRefused("the station is stopping", error_id="station.stopping", hint="try again in a moment")
         function = await self.function(request.kind, request.fun)
+        if not function.only_looks:
+            self._doubt.check()
         arg, kwarg = bound(function.run, f"{request.kind}.{request.fun}", request.arg, request.kwarg, direct=direct)
         call = Call(
             jid=self._jids.next(self._now()),
@@ -311,6 +318,8 @@ class Calls(Part):
 
     async def _ran(self, under: Under) -> Ended:
         call, running = under.call, self.running(under.call, repeated=under.repeated)
+        if not under.function.only_looks and (doubt := self._doubt.stopped()):
+            return self._ended(call, "interrupted", doubt, 1)
         try:
             async with asyncio.timeout(call.seconds):
                 value = await under.function.run(running, *call.arg, **call.kwarg)
@@ -361,10 +370,10 @@ class Calls(Part):
             log.error("a call is not begun again jid=%s error=%s", kept.call.jid, error.what)
             return None
 
-    async def _interrupted(self, kept: Kept) -> None:
+    async def _interrupted(self, kept: Kept, doubt: str) -> None:
         call = kept.call
-        why = "the station was ended while it ran; whether it was done is not known"
-        if call.again:
+        why = doubt or "the station was ended while it ran; whether it was done is not known"
+        if call.again and not doubt:
             why = f"the station was ended {kept.tries + 1} times while it ran"
         with suppress(StoreFailed):
             await self._keep(call, self._ended(call, "interrupted", why, 1))

@@ -44,9 +44,14 @@ class Function:
     """Whether it only looks though it needs more, since rules of its own say who may see what."""
 
     @property
+    def only_looks(self) -> bool:
+        """Whether it changes nothing."""
+        return self.looks or self.need == "view"
+
+    @property
     def for_templates(self) -> bool:
         """Whether a reactor's file may call it while it is rendered: it only looks, and nothing comes of it."""
-        return (self.looks or self.need == "view") and not (self.private or self.fires or self.refused)
+        return self.only_looks and not (self.private or self.fires or self.refused)
 
     @property
     def doc(self) -> str:

@@ -35,7 +35,8 @@ async def check(facts: Facts) -> list[Finding]:
                 check="twins",
                 severity="error",
                 finding="this gateway is fenced: another one with a copy of its store is connected",
-                meaning=f"{_MEANING}; this one goes on by itself and keeps what it has",
+                meaning=f"{_MEANING}; this one keeps what it has, and starts nothing until the"
+                " master lets it in: no job, schedule, reaction, runner or orchestration",
                 fix=f"stop the other one and, on {where}: outstation sites unfence {name}",
                 about="this",
             )

@@ -21,6 +21,7 @@ from device_agent.parts import Part
 from device_agent.protocol import tags
 from device_agent.protocol.links import Parcel, Returns
 from device_agent.signed_delivery import Proven, addressed, proven
+from device_agent.starts import Starts
 from gateway.answers import Answers, Within
 from gateway.bus import Bus
 from gateway.config import SshSettings
@@ -101,6 +102,7 @@ class SshDownlink(Part):
         returns: Returns,
         reseal: ResealPort,
         answers: Answers,
+        starts_of: Callable[[str], Starts],
         host_over: HostOver,
         moved: Callable[[str], None],
         bus: Bus,
@@ -114,6 +116,7 @@ class SshDownlink(Part):
         self._journals = journals
         self._registry = registry
         self._moved_on = moved
+        self._starts_of = starts_of
         self._bus = bus
         self._answers = answers
         self._metrics = metrics
@@ -275,6 +278,7 @@ class SshDownlink(Part):
             counters=self._counters,
             station=Within(self._answers, device.name),
             shared=self._settings,
+            starts=self._starts_of(device.name),
         )
         # What was done before a restart is said at once, by whichever link the device is here.
         stead.jobs.heard_again(self._clock.monotonic())

@@ -23,6 +23,7 @@ from device_agent.host import SHELL, Completed, HostLost
 from device_agent.local_command import words_of
 from gateway.downlinks.ssh_errors import errno_of
 from gateway.downlinks.ssh_exec import UNNAMED_SIGNAL, Exec, Kept
+from gateway.downlinks.ssh_marker import AlreadyBegun, Marker
 
 COMMAND_BYTES: Final = 8000
 """A longer command line goes through the input; dropbear takes none of more than 9000 bytes."""
@@ -39,9 +40,10 @@ PIPE_SECONDS: Final = 1.0
 VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 MARK: Final = secrets.token_hex(12)
-BEGUN: Final = re.compile(MARK.encode() + rb" (\d{1,10}) ([gt])\r?\n")
+BEGUN: Final = re.compile(MARK.encode() + rb" (\d{1,10}) ([gt])([mnx]?)\r?\n")
 HEARD: Final = re.compile(MARK.encode() + rb"\r?\n")
-"""What each stream of every command begins with: the number of its process, and whether it leads a group."""
+"""What each stream of every command begins with: the number of its process, whether it leads a group, and what became
+of the job's marker (``ssh_marker``) where the command had to make it."""
 
 LEAD: Final = (
     "i=$1; shift; s=; g=; read -r s 2>/dev/null </proc/$$/stat; g=${s##*) }; g=${g#* }; g=${g#* }; g=${g%% *}; "
@@ -76,10 +78,14 @@ async def run_there(
     env: Mapping[str, str] | None,
     timeout: float | None,
     output_limit: int,
+    marker: Marker | None = None,
 ) -> Completed:
-    """Run a command there; see ``Host.run``. Raises ``HostLost`` when its end is not known."""
+    """Run a command there; see ``Host.run``. Raises ``HostLost`` when its end is not known.
+
+    With a ``marker`` the device makes it first. Raises ``AlreadyBegun`` when the command must not run.
+    """
     words = words_of(argv, shell=shell)
-    command, fed = _command_line(words, cwd, env, silent=stdin is None)
+    command, fed = _command_line(words, cwd, env, silent=stdin is None, marker=marker)
     session = Exec(fed if stdin is None else (fed or b"") + stdin, Kept(BEGUN, output_limit), Kept(HEARD, output_limit))
     running = _Running(connection, session)
     timed_out = False
@@ -87,6 +93,8 @@ async def run_there(
     try:
         async with asyncio.timeout(timeout):
             await running.begin()
+            if marker is not None and session.stdout.found is not None:
+                await _judge(marker, session)
             await session.exited.wait()
     except TimeoutError:
         timed_out = True
@@ -113,6 +121,16 @@ async def run_there(
         truncated=session.stdout.discarded + session.stderr.discarded,
         timed_out=timed_out,
     )
+
+
+async def _judge(marker: Marker, session: Exec) -> None:
+    """Take what the device says of the marker. Raises ``AlreadyBegun`` when its shell has ended instead of running."""
+    assert session.stdout.found is not None
+    try:
+        marker.judge(session.stdout.found[3])
+    except AlreadyBegun:
+        await session.exited.wait()
+        raise
 
 
 class _Running:
@@ -155,7 +173,7 @@ class _Running:
                 if session.stdout.found is None:
                     return
                 killer = Exec(None, Kept(None, 0), Kept(None, 0))
-                killer.start(self._connection, _killing(*session.stdout.found.groups()))
+                killer.start(self._connection, _killing(session.stdout.found[1], session.stdout.found[2]))
                 try:
                     await killer.exited.wait()
                 finally:
@@ -174,13 +192,13 @@ def _killing(pid: bytes, way: bytes) -> bytes:
 
 
 def _command_line(
-    words: list[str], cwd: str | None, env: Mapping[str, str] | None, *, silent: bool
+    words: list[str], cwd: str | None, env: Mapping[str, str] | None, *, silent: bool, marker: Marker | None
 ) -> tuple[bytes, bytes | None]:
     """What is asked of the server, and what goes ahead of the command's own input."""
     for text in [*words, cwd or "", *(env or {}).values()]:
         if "\0" in text:
             raise ValueError("embedded null byte")
-    begin = _begin(cwd, env, silent=silent)
+    begin = _begin(cwd, env, silent=silent, marker=marker)
     line = " ".join(["exec", SHELL, "-c", *map(shlex.quote, [LEAD, "sh", begin, *words])])
     command = os.fsencode(line)
     if len(command) <= COMMAND_BYTES:
@@ -190,11 +208,15 @@ def _command_line(
     return f"exec {SHELL} -c {shlex.quote(FROM_INPUT.format(end=end))}".encode(), os.fsencode(script)
 
 
-def _begin(cwd: str | None, env: Mapping[str, str] | None, *, silent: bool) -> str:
+def _begin(cwd: str | None, env: Mapping[str, str] | None, *, silent: bool, marker: Marker | None) -> str:
     """The last lines before the command; what they cannot do they say on the error stream, with the mark."""
     # In two halves, so that the mark is not in what a device repeats of a command that it does not know.
     mark = f"{MARK[:8]} {MARK[8:]}"
-    lines = [f"printf '%s%s %s %s\\n' {mark} $$ \"$1\"; printf '%s%s\\n' {mark} >&2; shift"]
+    lines = [] if marker is None else [marker.script()]
+    state = "$1" if marker is None else "$1$y"
+    lines.append(f"printf '%s%s %s %s\\n' {mark} $$ \"{state}\"; printf '%s%s\\n' {mark} >&2; shift")
+    if marker is not None:
+        lines.append(marker.guard())
     if cwd is not None:
         folder = shlex.quote(plain_path(cwd))
         lines.append(

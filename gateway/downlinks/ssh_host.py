@@ -8,6 +8,8 @@ import os
 import re
 import secrets
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from copy import copy
 from typing import Any, Final
 
 import asyncssh
@@ -18,6 +20,7 @@ from device_agent.local_files import BESIDE, BESIDE_NAME_BYTES, LINKS_FOLLOWED
 from gateway.downlinks import ssh_scripts
 from gateway.downlinks.ssh_command import plain_path, run_there
 from gateway.downlinks.ssh_errors import errno_of, refusal
+from gateway.downlinks.ssh_marker import Marker
 from gateway.downlinks.ssh_tunnel import WINDOW_BYTES, Tunnel
 
 FILE_SECONDS: Final = 60.0
@@ -48,6 +51,13 @@ class SshHost:
         self._connection = connection
         self._grains = grains
         self._sessions = asyncio.Semaphore(_sessions_at_once(connection))
+        self._marker: Marker | None = None
+
+    def marked(self, marker: Marker) -> SshHost:
+        """The same machine for one job, whose first command makes this marker."""
+        host = copy(self)
+        host._marker = marker  # noqa: SLF001 - of the same class
+        return host
 
     @property
     def grains(self) -> dict[str, Any]:
@@ -65,8 +75,9 @@ class SshHost:
         timeout: float | None = None,
         output_limit: int = 65536,
     ) -> Completed:
-        """Run a command there; see ``ssh_command.py``."""
-        async with self._sessions:
+        """Run a command there; see ``ssh_command.py``. Raises ``AlreadyBegun`` where the job has a marker there."""
+        marker = self._marker
+        async with nullcontext() if marker is None or marker.settled else marker.turn, self._sessions:
             return await run_there(
                 self._connection,
                 argv,
@@ -76,6 +87,7 @@ class SshHost:
                 env=env,
                 timeout=timeout,
                 output_limit=output_limit,
+                marker=None if marker is None or marker.settled else marker,
             )
 
     async def read(self, path: str, *, offset: int = 0, limit: int = HOST_READ_BYTES) -> bytes:
@@ -136,6 +148,8 @@ class SshHost:
         await self._file(ssh_scripts.REMOVE, path, "r" if recursive else "")
 
     async def connect(self, port: int, *, address: str = "127.0.0.1") -> tuple[Reader, Writer]:
+        if self._marker is not None and not self._marker.settled:
+            await self.run(["true"], timeout=FILE_SECONDS)
         tunnel = Tunnel()
         try:
             async with asyncio.timeout(CONNECT_SECONDS):

@@ -17,6 +17,7 @@ from device_agent.own import Own
 from device_agent.pillar import HeldPillar
 from device_agent.protocol.messages import Hello
 from device_agent.questions import Station
+from device_agent.starts import Starts
 from gateway.config import SshSettings
 from gateway.downlinks.ssh_journal import SshJournal
 from gateway.downlinks.ssh_judgement import Judge, SteadJudgement
@@ -63,6 +64,7 @@ class Stead:
         counters: Counters,
         station: Station,
         shared: SshSettings,
+        starts: Starts,
     ) -> None:
         self.name: Final = line.device.name
         self.line = line
@@ -84,6 +86,7 @@ class Stead:
             clock=clock,
             counters=counters,
             width=AT_ONCE,
+            starts=starts,
             own=Own(
                 settings=self._settings,
                 regrain=lambda: regrain(self),

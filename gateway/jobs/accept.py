@@ -40,6 +40,7 @@ from gateway.jobs.record import accepted_events, given, outcome_statement
 from gateway.jobs.refuse import refused_pages, refused_records, shut_below
 from gateway.jobs.request import Beside, Offered, Ordered, Returning, SentOn, no_files, no_returners, signed, with_typed
 from gateway.jobs.request import JobRequest as JobRequest  # noqa: PLC0414 - whoever submits one finds it here too
+from gateway.jobs.room import check_room, no_reason
 from gateway.jobs.seal import SEALED_DEVICES, Sealer, is_told_of, public
 from gateway.metrics import Metrics
 from gateway.spool.budget import refusal_reason
@@ -83,6 +84,7 @@ class Acceptance:
         permission: Permission | None = None,
         offered: Offered | None = None,
         nodegroups: Nodegroups | None = None,
+        may_start: Callable[[], None] = no_reason,
     ) -> None:
         self._site = site
         self._open_jobs = open_jobs
@@ -100,6 +102,7 @@ class Acceptance:
         self._permission = permission
         self._offered = offered
         self._nodegroups = nodegroups or Nodegroups()
+        self._may_start = may_start
         self.jids = JidMaker()
         self._accepting: set[str] = set()
         self._forestalled: dict[str, bool] = {}
@@ -121,18 +124,10 @@ class Acceptance:
 
         What is ``ordered`` by somebody above who signs nothing himself (a Salt master) must have been granted to him.
         What ``beside`` says of its jid is in the same commit.
-        Raises ``UsageInvalid`` for what is wrong with it, ``PolicyRefused`` when the station is full or stopping.
+        Raises ``UsageInvalid`` for what is wrong with it, ``PolicyRefused`` when the station is full, stopping, fenced.
         """
-        if self.draining:
-            raise PolicyRefused("the station is stopping", error_id="station.stopping", hint="try again in a moment")
-        if self._open_jobs.ours() >= limits.OPEN_JOBS:
-            raise PolicyRefused(
-                "too many jobs are open",
-                error_id="jobs.busy",
-                found=str(self._open_jobs.ours()),
-                allowed=f"{limits.OPEN_JOBS} open jobs",
-                hint="outstation jobs list --state open, then jobs cancel",
-            )
+        check_room(self._open_jobs.ours(), draining=self.draining)
+        self._may_start()
         request = signed(request)
         sent_on = self.returning(request.ret)
         tgt, tgt_type = self._nodegroups.signed(request.tgt, request.tgt_type, request.delimiter)

@@ -41,10 +41,12 @@ from gateway.downlinks.hearing import ResealPort
 from gateway.downlinks.sealing import sealed_for
 from gateway.downlinks.ssh_judgement import Judge, SteadJudgement
 from gateway.downlinks.ssh_outgoing import Outgoing
+from gateway.downlinks.ssh_starts import DoubtedStarts
 from gateway.downlinks.under_way import UnderWay
 from gateway.metrics import Metrics
 from gateway.own.settings import OwnSettings
 from gateway.store.damage import ROW, decode
+from gateway.store.doubt import Doubt
 from gateway.store.reader import Reader
 
 log = logging.getLogger(__name__)
@@ -80,6 +82,7 @@ class StationTarget(Part):
         reader: Reader,
         metrics: Metrics,
         clock: Clock,
+        doubt: Doubt,
     ) -> None:
         self._site = site
         self._id = station_device(site)
@@ -91,6 +94,7 @@ class StationTarget(Part):
         self._reader = reader
         self._metrics = metrics
         self._clock = clock
+        self._starts = DoubtedStarts(doubt)
         self._grains: Grains = {**self._extra, "id": self._id}
         self._host = LocalHost(self._grains, settings.grains_file)
         self._beacons = Beacons(
@@ -130,6 +134,7 @@ class StationTarget(Part):
             spawn=self._spawn_job,
             clock=self._clock,
             counters=Counters(),
+            starts=self._starts,
             own=Own(
                 grains_file=self._settings.grains_file,
                 regrain=self.regrain,

@@ -27,12 +27,14 @@ from gateway.metrics import Metrics
 from gateway.reactor.about import about
 from gateway.reactor.at_hand import AtHand
 from gateway.reactor.book import EventState, Made, Matched, ReactionBook
+from gateway.reactor.doubted import drop_doubted
 from gateway.reactor.plan import Plan, Planner
 from gateway.reactor.rules import RuleMap
 from gateway.reactor.seen import SOURCES, Happened, Seen, Source
 from gateway.reactor.settings import ReactionSettings
 from gateway.reactor.sls import Reaction
 from gateway.reactor.throttling import Throttling
+from gateway.store.doubt import Doubt
 from gateway.store.reader import StoreUnreadable
 from gateway.store.writer import StoreFailed
 
@@ -74,6 +76,7 @@ class Reactor(Part):
         bus: Bus,
         metrics: Metrics,
         clock: Clock,
+        doubt: Doubt,
     ) -> None:
         self._site = site
         self._settings = settings
@@ -87,6 +90,7 @@ class Reactor(Part):
         self._bus = bus
         self._metrics = metrics
         self._clock = clock
+        self._doubt = doubt
         self._queue: asyncio.Queue[int] = asyncio.Queue(1)
         self._at_hand = AtHand()
         self._taken: set[int] = set()
@@ -103,6 +107,9 @@ class Reactor(Part):
         if self._planner.sources.any:
             await self._look_on()
             waiting = sorted({*await self._book.to_do(), *await self._throttling.open()})
+            if doubt := self._doubt.past():
+                await drop_doubted(self._book, self._seen, waiting, doubt)
+                waiting = []
         else:
             await self._book.forget_place()
         self._queue = asyncio.Queue(max(self._settings.waiting, len(waiting)))

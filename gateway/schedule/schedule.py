@@ -32,6 +32,7 @@ from gateway.jobs.open_jobs import OpenJobs
 from gateway.metrics import Metrics
 from gateway.schedule.book import WHOLE, Ran, ScheduleStore
 from gateway.schedule.runs import call_of, job_of
+from gateway.store.doubt import Doubt
 from gateway.store.reader import StoreUnreadable
 from gateway.store.writer import StoreFailed
 
@@ -46,6 +47,9 @@ WRITE_SECONDS: Final = 60.0
 PRUNE_SECONDS: Final = 600.0
 AGAIN_SECONDS: Final = 1.0
 TRIES: Final = 60
+FENCED: Final = "fenced"
+"""Why a run is left out while another gateway with a copy of this store is connected."""
+
 NO_FAILURE: Final = frozenset({"ok", "unreachable", "expired", "cancelled", "site_dark"})
 """Ends that say nothing against an entry: a device that is away is told of elsewhere."""
 
@@ -70,6 +74,7 @@ class StationSchedule(Part):
         bus: Bus,
         metrics: Metrics,
         clock: Clock,
+        doubt: Doubt,
     ) -> None:
         self.book = book
         self._site = site
@@ -82,6 +87,7 @@ class StationSchedule(Part):
         self._bus = bus
         self._metrics = metrics
         self._clock = clock
+        self._doubt = doubt
         self._turns = Turns(site, self._under_way)
         self._switches: dict[str, bool] = {}
         self._making: Counter[str] = Counter()
@@ -97,9 +103,17 @@ class StationSchedule(Part):
             if ran.jid is not None:
                 self._made.setdefault(name, set()).add(ran.jid)
         self._renew()
+        doubt = self._doubt.past()
+        if doubt:
+            log.warning("what was due before now is not made up for: %s", doubt)
+            self._turns.pass_over(self._clock.wall())
+            self._dirty.update(self._turns.states)
+            await self._keep()
         for ran in await self.book.waiting():
             entry = self._turns.entries.get(ran.entry)
-            if entry is None:
+            if doubt:
+                await self.book.ended(ran.key, "failed", doubt)
+            elif entry is None:
                 await self.book.ended(ran.key, "failed", "the station was ended, and the entry is no longer there")
             else:
                 self._begin(entry, ran)
@@ -196,8 +210,9 @@ class StationSchedule(Part):
         while True:
             now = self._clock.monotonic()
             if not self._draining:
+                stopped = bool(self._doubt.stopped())
                 for turn in self._turns.tick(self._clock.wall(), now):
-                    await self._take(turn)
+                    await self._take(replace(turn, reason=turn.reason or FENCED) if stopped else turn)
             if now - kept >= WRITE_SECONDS:
                 kept = now
                 with suppress(StoreFailed):

@@ -9,8 +9,11 @@ from __future__ import annotations
 import contextlib
 import logging
 import secrets
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
+
+import msgspec
 
 from device_agent.clock import Clock
 from device_agent.parts import Part
@@ -30,6 +33,10 @@ breaks every few minutes uses up some hundreds in a day."""
 TRIED = MARKS - 2
 """Marks that a master may have seen; with the one that was welcome, and one of a master from a backup."""
 
+FENCES_KEY = "fences"
+"""Key of the table ``station``: the reason of each master that fences this gateway, so that a restart knows it."""
+
+_PUT = "INSERT OR REPLACE INTO station (key, value) VALUES (?, ?)"
 _ADD = "INSERT INTO marks (master, mark) VALUES (?, ?)"
 # Those before the newest too: a master may have let one in whose welcome was lost, and be put back to that moment.
 _WELCOMED = "UPDATE marks SET welcomed = 1 WHERE master = ? AND welcomed = 0"
@@ -48,6 +55,8 @@ class _Known:
     claimed: bytes = b""
     """An older mark that the master has: it was restored from a backup."""
     fenced: str = ""
+    fence_kept: bool = False
+    """The fence is on disk, and what depends on it has heard of it."""
     twin: str = ""
     seen: float = 0.0
 
@@ -65,9 +74,23 @@ class Marks(Part):
         self._bus = bus
         self._clock = clock
         self._known: dict[str, _Known] = {}
+        self.heard = False
+        """Whether a master has given its welcome since this program started."""
+        self._on_fence: Callable[[], Awaitable[None]] = _no_listener
+
+    def on_fence(self, call: Callable[[], Awaitable[None]]) -> None:
+        """Call when a master fences this gateway that did not before."""
+        self._on_fence = call
+
+    def fences(self) -> set[str]:
+        """The keys of the masters that fence this gateway."""
+        return {master for master, known in self._known.items() if known.fenced}
 
     async def open(self) -> None:
         """Load what was said to whom."""
+        for (fences,) in await self._reader.rows("SELECT value FROM station WHERE key = ?", (FENCES_KEY,)):
+            for master, reason in msgspec.json.decode(fences, type=dict[str, str]).items():
+                self._known[master] = _Known(fenced=reason, fence_kept=True)
         for master, mark, welcomed in await self._reader.rows(
             "SELECT master, mark, welcomed FROM marks ORDER BY number"
         ):
@@ -97,7 +120,10 @@ class Marks(Part):
             await self._writer.commit([(_WELCOMED, [(master,)]), (_FORGET, [(master, master, KEPT)])])
             known.welcomed = [*known.welcomed, *known.tried][-KEPT:]
             known.tried = []
-        known.claimed, known.fenced = b"", ""
+        fenced, known.claimed, known.fenced, known.fence_kept = known.fenced, b"", "", False
+        self.heard = True
+        if fenced:
+            await self._keep_fences()
 
     async def fenced(self, master: str, mark: bytes, reason: str) -> None:
         """Another was welcome with this mark; or we were, and the master has forgotten since."""
@@ -105,10 +131,14 @@ class Marks(Part):
         if mark in known.welcomed and mark != known.claimed:
             known.claimed = mark
             return
-        if not known.fenced:
-            log.error("fenced: %s", reason)
-            await self._tell({"site": self._site, "fenced": True, "reason": reason})
+        # First in memory: nothing starts from now on, whatever becomes of the store.
         known.fenced, known.seen = reason, self._clock.wall()
+        if not known.fence_kept:
+            log.error("fenced: %s", reason)
+            await self._keep_fences()
+            await self._on_fence()
+            known.fence_kept = True
+            await self._tell({"site": self._site, "fenced": True, "reason": reason})
 
     async def twin(self, master: str, address: str) -> None:
         """Another gateway came to this master with a copy of our store, and was fenced."""
@@ -127,6 +157,14 @@ class Marks(Part):
             if known.fenced or (known.twin and known.seen >= stopped)
         ]
 
+    async def _keep_fences(self) -> None:
+        reasons = {master: known.fenced for master, known in self._known.items() if known.fenced}
+        await self._writer.commit([(_PUT, [(FENCES_KEY, msgspec.json.encode(reasons).decode())])])
+
     async def _tell(self, data: dict[str, object]) -> None:
         # Each master has an event of its own; this one is for whoever listens here.
         await self._bus.fire([self._bus.event(tags.site_twin(self._site), data)], upward=False)
+
+
+async def _no_listener() -> None:
+    """Until a listener is set."""

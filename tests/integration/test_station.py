@@ -41,6 +41,7 @@ PARTS = [
     "site-book",
     "fence",
     "marks",
+    "doubt",
     "api-tokens",
     "policy-notes",
     "collect",

@@ -79,6 +79,7 @@ async def opened_rooms(
         for part in rooms.parts_before_recovery():
             await stack.enter_async_context(part)
         await recover(rooms.open_jobs, rooms.reader, clock)
+        await rooms.doubted.end_past()
         if working:
             for part in rooms.parts_after_recovery():
                 await stack.enter_async_context(part)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import asyncssh
 
@@ -30,6 +32,8 @@ class PlayedDevice:
     commands: list[str] = field(default_factory=list)
     door: asyncio.Event = field(default_factory=asyncio.Event)
     """Whoever logs in waits while it is cleared."""
+    home: Path = Path("/nonexistent")
+    """The home of the login user."""
 
     def __post_init__(self) -> None:
         self.door.set()
@@ -52,6 +56,7 @@ class _Door(asyncssh.SSHServer):
 
     def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
         self._device.connections.append(conn)
+        conn.set_extra_info(device=self._device)
 
     def password_auth_supported(self) -> bool:
         return True
@@ -67,6 +72,7 @@ class _Door(asyncssh.SSHServer):
 
 async def shell(process: asyncssh.SSHServerProcess[bytes]) -> None:
     """What a device does with a command: run it."""
+    device: PlayedDevice = process.get_extra_info("device")
     run = await asyncio.create_subprocess_exec(
         "/bin/sh",
         "-c",
@@ -75,6 +81,7 @@ async def shell(process: asyncssh.SSHServerProcess[bytes]) -> None:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         start_new_session=True,
+        env={**os.environ, "HOME": str(device.home)},
     )
     assert run.stdin is not None
     assert run.stdout is not None
@@ -130,10 +137,16 @@ def new_key() -> asyncssh.SSHKey:
 
 @asynccontextmanager
 async def played_device(
-    handle: Handle = shell, *, key: asyncssh.SSHKey | None = None, port: int = 0
+    handle: Handle = shell, *, key: asyncssh.SSHKey | None = None, port: int = 0, home: Path | None = None
 ) -> AsyncIterator[PlayedDevice]:
-    """A device that takes a password, for as long as the block lasts."""
-    device = PlayedDevice(key or new_key())
+    """A device that takes a password, for as long as the block lasts, with a home that may be there before."""
+    with tempfile.TemporaryDirectory(prefix="outstation-home-") as fresh:
+        async with _played(handle, PlayedDevice(key or new_key(), home=home or Path(fresh)), port) as device:
+            yield device
+
+
+@asynccontextmanager
+async def _played(handle: Handle, device: PlayedDevice, port: int) -> AsyncIterator[PlayedDevice]:
 
     async def process(asked: asyncssh.SSHServerProcess[bytes]) -> None:
         device.commands.append(asked.command or "")

@@ -142,6 +142,7 @@ async def ssh_site(
             for part in rooms.parts_before_recovery():
                 await stack.enter_async_context(part)
             await recover(rooms.open_jobs, rooms.reader, clock)
+            await rooms.doubted.end_past()
             for part in [*rooms.parts_after_recovery(), *kept.parts(), *site.parts_before_broker()]:
                 await stack.enter_async_context(part)
             *_, downlink = site.parts_after_broker()

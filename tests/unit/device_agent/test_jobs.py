@@ -183,7 +183,7 @@ async def test_nothing_runs_when_the_journal_cannot_be_written() -> None:
         assert bench.device.jobs.executions == {}
 
 
-async def test_a_job_older_than_the_journals_memory_is_refused_and_not_run() -> None:
+async def test_a_job_older_than_the_journals_memory_is_unknown_and_not_run() -> None:
     async with asyncio.TaskGroup() as group:
         bench = Bench(group, MemoryJournal(results=1, jids=4))
         bench.join()
@@ -194,7 +194,7 @@ async def test_a_job_older_than_the_journals_memory_is_refused_and_not_run() -> 
         bench.taken()
         bench.give(deliver(job(50)))
         [told] = [message for message in bench.taken() if isinstance(message, Return)]
-        assert told.outcome == "refused"
+        assert told.outcome == "unknown"
         assert told.why.startswith("journal_forgot")
         assert job(50).jid not in bench.device.jobs.executions
 
