@@ -116,6 +116,7 @@ class StationFacts:
             "sites": len(sites),
             "jobs_open": len(self._open_jobs),
             "spool_pending": await self._spool.pending(),
+            "accept_failed": self._metrics.accept_failures.views(),
         }
 
     async def metrics_text(self) -> str:

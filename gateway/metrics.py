@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from device_agent.clock import Clock
+from gateway.accept_failures import AcceptFailures
 from gateway.metric_words import WORDS
-from gateway.refusal_causes import is_own
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +31,7 @@ class Metrics:
         self.refusals: Counter[tuple[str, str]] = Counter()
         self.peers: Counter[tuple[str, str, str]] = Counter()
         self._logged: dict[tuple[str, str], float] = {}
+        self.accept_failures = AcceptFailures(self.add, clock)
 
     def add(self, name: str, amount: int = 1) -> None:
         """Add to a counter."""
@@ -48,19 +49,12 @@ class Metrics:
         now = self._clock.monotonic()
         if now - self._logged.get((link, reason), -LOG_EVERY_SECONDS) >= LOG_EVERY_SECONDS:
             self._logged[link, reason] = now
-            if is_own(reason):
-                log.error(
-                    "not taken for a reason of this station link=%s reason=%s detail=%r", link, reason, detail[:200]
-                )
-            else:
-                log.warning("refused link=%s reason=%s peer=%r detail=%r", link, reason, peer, detail[:200])
+            log.warning("refused link=%s reason=%s peer=%r detail=%r", link, reason, peer, detail[:200])
 
     def refused_of(self) -> dict[str, dict[str, int]]:
-        """How often what was refused of each peer that is named here, by reason; not what was this station's fault."""
+        """How often what was refused of each peer that is named here, by reason."""
         found: dict[str, dict[str, int]] = {}
         for (_, reason, peer), count in self.peers.items():
-            if is_own(reason):
-                continue
             reasons = found.setdefault(peer, {})
             reasons[reason] = reasons.get(reason, 0) + count
         return found

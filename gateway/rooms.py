@@ -300,7 +300,7 @@ class Rooms:
         """Tell those who work on jobs of devices and sites that come and go."""
         self.registry.on_move(self.delivery.moved)
         self.registry.ask_accepted(lambda site: self.site_keys.of_site(site) is not None)
-        self.site_book.on_up(self.branches.site_up, self.branches.site_stands_by, self.branches.site_mended)
+        self.site_book.on_up(self.branches.site_up, self.branches.site_stands_by)
 
     def parts_before_recovery(self) -> list[Part]:
         """What must know its own past before jobs are taken up again."""

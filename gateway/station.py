@@ -37,7 +37,6 @@ from gateway.fleet.state_folder import full, held
 from gateway.jobs.recover import recover
 from gateway.kept_rooms import KeptRooms
 from gateway.outlet_rooms import OutletRooms
-from gateway.own_faults import faults_of
 from gateway.rooms import Role, Rooms
 from gateway.salt_rooms import SaltRooms
 from gateway.schedule.schedule import StationSchedule
@@ -218,6 +217,7 @@ class Station:
             on_stop=self._stopping.set,
             door=rooms.door,
             listen=None if listen is None else Listen(listen.listen, listen.certificate, listen.key),
+            failures=rooms.metrics.accept_failures,
         )
 
     async def _open_devices(
@@ -278,7 +278,6 @@ class Station:
                 await stack.enter_async_context(part)
             kept.ask_above(salt.uplink)
             return
-        faults = await stack.enter_async_context(faults_of(rooms, self._clock))
         self._uplink = rooms.facts.uplink = rooms.cutting = Uplink(
             site=self._settings.name,
             keys=rooms.keys,
@@ -301,7 +300,6 @@ class Station:
                 max_bytes_per_second=self._settings.uplink.max_bytes_per_second,
             ),
             stories=rooms.stories,
-            faults=faults,
         )
         rooms.reseal.ask_above(self._uplink.reseal)
 

@@ -200,10 +200,10 @@ class Sites(Part):
         match frame:
             case frames.Echo(nonce=nonce):
                 await self._send(peer, frames.EchoReply(nonce))
-            case frames.SiteRole(active=active, faults=faults):
+            case frames.SiteRole(active=active):
                 peer.active = active
                 if self._by_site.get(peer.site) is peer:
-                    self._watch.site_role(peer.site, active, faults)
+                    self._watch.site_role(peer.site, active)
             case Question():
                 self._answers.offer(peer.site, frame, partial(self._send, peer))
             case frames.Bye():

@@ -46,6 +46,12 @@ class TooManyFailures(PolicyRefused):
     default_id = "operator.too_many_failures"
 
 
+class TooManyConnections(PolicyRefused):
+    """The share of a user, or of an address, is used up."""
+
+    default_id = "api.too_many_connections"
+
+
 class Door:
     """Tells who asks, and notes who was turned away. Without tokens nobody comes in by the TLS port."""
 
@@ -77,6 +83,23 @@ class Door:
         policy = self._policy()
         groups = await self._groups_of(user) if policy.groups or policy.operator else frozenset[str]()
         return Operator(name, policy.roles(name, groups), "socket", groups)
+
+    def is_admin(self, name: str, user: int) -> bool | None:
+        """Whether a user of this machine is an admin; None when its groups must be looked up first."""
+        policy = self._policy()
+        if Operator(name, policy.roles(name, frozenset())).may("admin"):
+            return True
+        if not policy.groups:
+            return False
+        known = self._groups.get(user)
+        if known is None or self._clock.monotonic() - known[0] >= GROUPS_SECONDS:
+            return None
+        return Operator(name, policy.roles(name, known[1])).may("admin")
+
+    def turned_away(self, holder: str) -> None:
+        """Count a connection for which there was no place."""
+        if self._metrics is not None:
+            self._metrics.refused("api", "too_many_connections", holder)
 
     async def at_port(self, scope: Scope) -> Operator:
         """Whose token it is. Raises ``TokenRefused`` and ``TooManyFailures``."""

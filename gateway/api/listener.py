@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import os
 import ssl
 from dataclasses import dataclass
@@ -11,16 +9,8 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
-from uvicorn.protocols.http.h11_impl import H11Protocol
-
 from device_agent.errors import ConfigInvalid
 from device_agent.settings_file import made_readable
-
-_quiet = logging.getLogger("gateway.api.port")
-_quiet.setLevel(logging.ERROR)
-
-HEAD_SECONDS = 10.0
-"""A connection that has not asked anything by then is closed: it would only keep others out."""
 
 
 @dataclass(frozen=True)
@@ -95,22 +85,3 @@ def renew(context: ssl.SSLContext | None, listen: Listen) -> None:
     listen.check()
     if context is not None and listen.certificate is not None:
         context.load_cert_chain(Path(listen.certificate), None if listen.key is None else Path(listen.key))
-
-
-class PortProtocol(H11Protocol):
-    """A connection of the TLS port. Who connects and asks nothing is not waited for."""
-
-    def connection_made(self, transport: Any) -> None:
-        # Whoever reaches the port could otherwise fill the log with lines about what is no HTTP.
-        self.logger = _quiet
-        super().connection_made(transport)
-        self._patience: asyncio.TimerHandle = self.loop.call_later(HEAD_SECONDS, self._late)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._patience.cancel()
-        super().connection_lost(exc)
-
-    def _late(self) -> None:
-        # Nothing but a first request makes a cycle; before it there is None, of which the library's types say nothing.
-        if getattr(self, "cycle", None) is None:
-            self.transport.close()

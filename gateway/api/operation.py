@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
@@ -13,16 +14,37 @@ from starlette.responses import Response, StreamingResponse
 
 from device_agent.errors import NotFound, NotRunning, OutstationError, PolicyRefused, UsageInvalid
 from device_agent.protocol.messages import AuditVerdict
-from gateway.api.door import NOBODY, Door, TokenRefused, TooManyFailures
+from gateway.api.door import NOBODY, Door, TokenRefused, TooManyConnections, TooManyFailures
 from gateway.audit.deed import Deed
 from gateway.devices.policy import Need, Operator, not_allowed, without_file
 
+if TYPE_CHECKING:
+    from gateway.api.connection import Connection
+
 BODY_BYTES = 1024 * 1024
+BODY_SECONDS = 30.0
+"""How long the body of a request may take; of each request, once its head is there."""
+
 _LOOK_AHEAD = r"(?!\\n)"
 NOTED = frozenset({"policy.role", "policy.rule", "policy.own_job"})
 """Refusals that whoever made them has put into the audit, with more than is known here."""
 
 EVENT_STREAM = "text/event-stream"
+
+
+class BodyTooLarge(UsageInvalid):
+    """The body has more bytes than a request may have."""
+
+
+class BodyTooSlow(UsageInvalid):
+    """The body did not come in time."""
+
+
+class TooManyStreams(PolicyRefused):
+    """The caller has as many streams open as one may have."""
+
+    default_id = "api.too_many_streams"
+
 
 Piece = TypeVar("Piece")
 
@@ -113,6 +135,15 @@ class Operation:
             if door is not None and error.error_id.startswith("policy.") and error.error_id not in NOTED:
                 await door.note_denied(self._deed(operator, request, "deny", f"{error.what}; {error.found or ''}"))
             return failure(error)
+        if not isinstance(answer, str | Mapping) and not _may_stream(request):
+            return failure(
+                TooManyStreams(
+                    "too many streams of this user are open",
+                    found=f"{operator.name}: {self.method} {self.path}",
+                    allowed="a share for each user (docs/api.md)",
+                    hint="close streams that are not used, such as `outstation events`, then ask again",
+                )
+            )
         if isinstance(answer, str):
             return Response(answer, media_type="text/plain; version=0.0.4")
         if isinstance(answer, Mapping):
@@ -148,10 +179,19 @@ class Operation:
             return None
         raw = b""
         try:
-            async for chunk in request.stream():
-                raw += chunk
-                if len(raw) > BODY_BYTES:
-                    raise UsageInvalid("the request is too large", where=self.path, allowed=f"{BODY_BYTES} bytes")
+            async with asyncio.timeout(BODY_SECONDS):
+                async for chunk in request.stream():
+                    raw += chunk
+                    if len(raw) > BODY_BYTES:
+                        raise BodyTooLarge("the request is too large", where=self.path, allowed=f"{BODY_BYTES} bytes")
+        except TimeoutError:
+            raise BodyTooSlow(
+                "the body of the request did not come in time",
+                where=self.path,
+                found=f"{len(raw)} bytes after {BODY_SECONDS:.0f} s",
+                allowed=f"all of it within {BODY_SECONDS:.0f} s",
+                hint="ask again; over a slow line in smaller requests",
+            ) from None
         except ClientDisconnect:
             # Nobody will read this answer, and it is no fault of the station's that would belong in its log.
             raise UsageInvalid("the request ended before its body did", where=self.path) from None
@@ -165,6 +205,11 @@ class Operation:
             return msgspec.json.decode(raw or b"{}", type=self.body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise _misfit(str(error), raw, self) from None
+
+
+def _may_stream(request: Request) -> bool:
+    connection: Connection | None = request.scope.get("connection")
+    return connection is None or connection.begin_stream()
 
 
 def _misfit(words: str, raw: bytes, operation: Operation) -> UsageInvalid:
@@ -204,8 +249,14 @@ def failure(error: OutstationError) -> Response:
     match error:
         case TokenRefused():
             status = 401
-        case TooManyFailures():
+        case TooManyFailures() | TooManyStreams():
             status = 429
+        case TooManyConnections():
+            status = 503
+        case BodyTooLarge():
+            status = 413
+        case BodyTooSlow():
+            status = 408
         case NotFound():
             status = 404
         case UsageInvalid():

@@ -6,14 +6,13 @@ Who asks is known before anything is read of what is asked: by the kernel at the
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import pwd
 import socket
 import struct
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import uvicorn
 from starlette.applications import Starlette
@@ -22,41 +21,33 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from device_agent.errors import ConfigInvalid, NotFound, PolicyRefused, StationFailed
 from device_agent.name_lookup import NameLookup
 from device_agent.parts import Part
-from gateway.api.door import Door
-from gateway.api.listener import Listen, PortProtocol, renew
+from gateway.accept_failures import AcceptFailures
+from gateway.api.accepting_server import AcceptingServer
+from gateway.api.acceptor import Acceptor
+from gateway.api.connection import HEAD_SECONDS, Connection
+from gateway.api.door import Door, TooManyConnections
+from gateway.api.listener import Listen, renew
 from gateway.api.openapi import document
 from gateway.api.operation import Asked, Operation, failure
+from gateway.api.places import Place, Places, network_of, places_now
 from gateway.devices.policy import Operator, without_file
 from gateway.devices.policy_file import own_user
 from gateway.socket_file import own_socket
 
 log = logging.getLogger(__name__)
 
+DoorName = Literal["socket", "port"]
+
 START_SECONDS = 10.0
 STREAMS_END_SECONDS = 2
 
 
-class _PeerProtocol(H11Protocol):
-    """Names the user at the other end of the socket, as the kernel knows it (SO_PEERCRED, unix(7))."""
-
-    def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
-        connection = transport.get_extra_info("socket")
-        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-        _, user, _ = struct.unpack("3i", credentials)
-        try:
-            self.client = (pwd.getpwuid(user).pw_name, user)
-        except KeyError:
-            self.client = (f"uid {user}", user)
-
-
 class _Entrance:
-    """Stands before the operations: names who asks, or turns him away."""
+    """Stands before the operations: names the caller, or turns it away."""
 
     def __init__(self, app: ASGIApp, door: Door, who: Callable[[Scope], Awaitable[Operator]]) -> None:
         self._app = app
@@ -64,20 +55,22 @@ class _Entrance:
         self._who = who
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        connection: Connection = scope["connection"]
         try:
-            scope["operator"] = await self._who(scope)
+            if connection.is_refused:
+                raise too_many(str((scope.get("client") or ("unknown",))[0]))
+            operator = scope["operator"] = await self._who(scope)
+            if not connection.belongs_to(operator):
+                self._door.turned_away(operator.name)
+                raise too_many(operator.name)
         except PolicyRefused as refused:
-            await failure(refused)(scope, receive, send)
+            response = failure(refused)
+            # The connection of a caller that was not let in is not kept.
+            response.headers["Connection"] = "close"
+            await response(scope, receive, send)
             return
         scope["door"] = self._door
         await self._app(scope, receive, send)
-
-
-class _Server(uvicorn.Server):
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Signals are the station's business."""
-        yield
 
 
 class ApiServer(Part):
@@ -94,25 +87,29 @@ class ApiServer(Part):
         on_stop: Callable[[], None],
         door: Door | None = None,
         listen: Listen | None = None,
+        failures: AcceptFailures | None = None,
     ) -> None:
         self._path = path
         self._operations = list(operations)
         self._on_stop = on_stop
         self._door = door or Door(lambda: without_file(own_user()))
         self._listen = listen
-        self._servers: list[_Server] = []
+        self._failures = failures
+        self.places: dict[DoorName, Places] = {"socket": Places(places_now), "port": Places(places_now)}
+        """Who holds how many connections at which door."""
+        self._servers: list[AcceptingServer] = []
         self._serving: set[asyncio.Task[None]] = set()
-        self._claimed = False
+        self._bound_here: list[socket.socket] = []
         self.port = 0
         """Where it listens beside the socket; 0 without one."""
 
     async def open(self) -> None:
         """Listen. Raises ``ConfigInvalid`` when the socket cannot be made, or another station answers there."""
-        self._claim()
+        at_path = self._claim()
         bound = None if self._listen is None else await self._bound(self._listen)
         routes = self._routes()
         at_socket = self._application(routes, self._door.at_socket)
-        await self._serve(at_socket, None, uds=str(self._path), http=_PeerProtocol)
+        await self._serve("socket", at_socket, at_path)
         if self._listen is not None and bound is not None:
             self.port = bound.getsockname()[1]
             secured = self._listen.settings()
@@ -124,7 +121,7 @@ class ApiServer(Part):
                 "yes" if secured else "no, so on loopback alone",
             )
             at_port = self._application(routes, self._door.at_port)
-            await self._serve(at_port, [bound], http=PortProtocol, **secured)
+            await self._serve("port", at_port, bound, **secured)
 
     async def drain(self) -> None:
         """Take no more requests; streams are ended."""
@@ -159,26 +156,72 @@ class ApiServer(Part):
         app.router.redirect_slashes = False
         return app
 
-    async def _serve(self, app: Starlette, sockets: list[socket.socket] | None, **settings: Any) -> None:
-        server = _Server(
-            uvicorn.Config(
-                app,
-                ws="none",
-                lifespan="off",
-                log_config=None,
-                access_log=False,
-                # A header that says for whom it was forwarded would take the place of who the kernel says it is.
-                proxy_headers=False,
-                timeout_graceful_shutdown=STREAMS_END_SECONDS,
-                limit_concurrency=512,
-                **settings,
-            )
+    async def _serve(self, door: DoorName, app: Starlette, bound: socket.socket, **secured: Any) -> None:
+        config = uvicorn.Config(
+            app,
+            http="h11",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            # A header that says for whom it was forwarded would take the place of who the kernel says it is.
+            proxy_headers=False,
+            timeout_graceful_shutdown=STREAMS_END_SECONDS,
+            **secured,
         )
+        server = AcceptingServer(config, lambda server: [self._acceptor(door, bound, server)])
         self._servers.append(server)
-        self._serving.add(self.spawn(server.serve(sockets), "serve"))
+        self._serving.add(self.spawn(server.serve(), "serve"))
         async with asyncio.timeout(START_SECONDS):
             while not server.started:  # noqa: ASYNC110 - the server offers a flag, not an event
                 await asyncio.sleep(0.01)
+
+    def _acceptor(self, door: DoorName, bound: socket.socket, server: AcceptingServer) -> Acceptor:
+        places, name_peer = self.places[door], peer_of if door == "socket" else None
+
+        def make(place: Place) -> Connection:
+            return Connection(server.config, server.server_state, place=place, places=places, name_peer=name_peer)
+
+        return Acceptor(
+            f"api.{door}",
+            bound,
+            places=places,
+            classify=self._at_socket if door == "socket" else self._at_port,
+            make=make,
+            spawn=self.spawn,
+            failures=self._failures,
+            context=server.config.ssl,
+            handshake_seconds=HEAD_SECONDS,
+        )
+
+    def _at_socket(self, connection: socket.socket, _: Any, leave: Callable[[], None]) -> Place | None:
+        """A place for a user of this machine. Who has no share left may be an admin of whom that is not known yet."""
+        places = self.places["socket"]
+        name, user = user_at(connection)
+        is_admin = self._door.is_admin(name, user)
+        place = places.take("admin" if is_admin else "user", name, leave)
+        if place is None and is_admin is None:
+            place = places.take("admin", name, leave)
+            if place is not None:
+                self.spawn(self._settle(place, name, user), "settle")
+        if place is None:
+            self._door.turned_away(name)
+            return places.take("refused", name, leave)
+        return place
+
+    def _at_port(self, _: socket.socket, address: Any, leave: Callable[[], None]) -> Place | None:
+        """A place for a stranger: until it has shown a token it is known by its network alone."""
+        places, network = self.places["port"], network_of(str(address[0]))
+        before = places.refused
+        place = places.take("stranger", network, leave)
+        if places.refused > before:
+            self._door.turned_away(network)
+        return place
+
+    async def _settle(self, place: Place, name: str, user: int) -> None:
+        operator = await self._door.at_socket({"client": (name, user)})
+        if not operator.may("admin") and not self.places["socket"].move(place, "user", name):
+            self._door.turned_away(name)
 
     async def _bound(self, listen: Listen) -> socket.socket:
         """The port's socket. Raises ``ConfigInvalid``."""
@@ -194,6 +237,7 @@ class ApiServer(Part):
         except OSError as error:
             bound.close()
             raise self._not_there(listen, error) from None
+        self._bound_here.append(bound)
         return bound
 
     @staticmethod
@@ -208,13 +252,41 @@ class ApiServer(Part):
 
     async def close(self) -> None:
         """Remove the socket, unless it is another station's."""
-        if self._claimed:
+        for bound in self._bound_here:
+            bound.close()
+        if self._bound_here:
             self._path.unlink(missing_ok=True)
 
-    def _claim(self) -> None:
-        """Leave an unused socket file with the right mode at the path; the server keeps the mode it finds."""
-        with own_socket(self._path, what="the API's socket", setting="socket"):
-            self._claimed = True
+    def _claim(self) -> socket.socket:
+        """The socket at the path, with the right mode. Raises ``ConfigInvalid``."""
+        bound = own_socket(self._path, what="the API's socket", setting="socket")
+        self._bound_here.append(bound)
+        return bound
+
+
+def user_at(connection: socket.socket) -> tuple[str, int]:
+    """The user at the other end of a unix socket, as the kernel knows it (SO_PEERCRED, unix(7))."""
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    _, user, _ = struct.unpack("3i", credentials)
+    try:
+        return pwd.getpwuid(user).pw_name, user
+    except KeyError:
+        return f"uid {user}", user
+
+
+def peer_of(transport: asyncio.Transport) -> tuple[str, int]:
+    """The user at the other end of a connection."""
+    return user_at(transport.get_extra_info("socket"))
+
+
+def too_many(holder: str) -> TooManyConnections:
+    """The error for a caller whose share of the connections is used up."""
+    return TooManyConnections(
+        "there are too many connections to this station",
+        found=f"no place is left for {holder}",
+        allowed="a share for each user and each address; some places are kept for admins (docs/api.md)",
+        hint="close connections that are not used, such as streams of events, then ask again",
+    )
 
 
 async def _no_such_path(request: Request, _: Exception) -> Response:

@@ -7,6 +7,7 @@ import resource
 from pathlib import Path
 from typing import Any, Final
 
+from device_agent.clock import iso
 from gateway.checks.finding import Facts, Finding
 
 OWN: Final = 256
@@ -15,6 +16,9 @@ OWN: Final = 256
 PER_SITE: Final = 2
 WARN_SHARE: Final = 0.8
 ERROR_SHARE: Final = 0.95
+NOT_ACCEPTED_SECONDS: Final = 900.0
+"""How long a door that could not accept a connection is reported."""
+
 BROKER_LIMIT: Final = re.compile(r"^Max open files\s+(\d+)", re.MULTILINE)
 
 
@@ -31,6 +35,11 @@ async def check(facts: Facts) -> list[Finding]:
     if broker is not None:
         unit = "outstation-broker" if view["broker"]["mode"] == "service" else box.unit
         found += _about("the broker", view["present"], OWN + view["devices"], broker, unit)
+    found += [
+        _not_accepted(each, limit, box.unit)
+        for each in view.get("accept_failed", [])
+        if facts.now() - each["at"] < NOT_ACCEPTED_SECONDS
+    ]
     return found or [
         Finding(check="open-files", severity="ok", finding=f"{opened:,} of {limit:,} open, {need:,} may be needed")
     ]
@@ -50,6 +59,17 @@ def _about(who: str, opened: int, need: int, limit: int, unit: str) -> list[Find
             about=who,
         )
     ]
+
+
+def _not_accepted(failed: dict[str, Any], limit: int, unit: str) -> Finding:
+    return Finding(
+        check="open-files",
+        severity="error",
+        finding=f"no connection could be accepted at {failed['door']}, last at {iso(failed['at'])}: {failed['why']}",
+        meaning=f"this process may open {limit:,} files, and had none left",
+        fix=f"systemctl edit {unit}: [Service] LimitNOFILE={max(65_536, 2 * limit)}; systemctl restart {unit}",
+        about=failed["door"],
+    )
 
 
 def _open_now() -> int:

@@ -6,8 +6,10 @@ import asyncio
 import contextlib
 import hmac
 import logging
+import resource
+import socket
 import ssl
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 import uvicorn
@@ -18,13 +20,23 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from device_agent.errors import NotRunning, OutstationError
-from gateway.api.listener import PortProtocol, is_loopback
+from device_agent.name_lookup import NameLookup
+from gateway.api.accepting_server import AcceptingServer
+from gateway.api.acceptor import Acceptor
+from gateway.api.connection import HEAD_SECONDS, Connection
+from gateway.api.listener import is_loopback
+from gateway.api.places import Place, Places, network_of
+from gateway.devices.policy import Operator
 from gateway.engines.context import Context
 from gateway.engines.report import Report
 
 log = logging.getLogger(__name__)
 
 CONNECTIONS: Final = 64
+SENDER: Final = Operator("sender", frozenset({"admin"}))
+"""Whoever was let in: senders have all places among them that strangers cannot have."""
+
+CLOSED_AFTER: Final = frozenset({401, 408, 413, 503})
 END_SECONDS: Final = 2
 HIGHEST_PORT: Final = 65535
 
@@ -86,7 +98,8 @@ async def listen(context: Context, door: Door, take: Take, *, methods: tuple[str
             context.report.add(f"refused_{turned.reason}")
             peer = request.client.host if request.client is not None else "?"
             log.warning("refused reason=%s peer=%s %s", turned.reason, peer, turned)
-            return PlainTextResponse(f"{turned.reason}: {turned}\n", turned.status)
+            headers = {"Connection": "close"} if turned.status in CLOSED_AFTER else None
+            return PlainTextResponse(f"{turned.reason}: {turned}\n", turned.status, headers)
         except NotRunning:
             return PlainTextResponse("the station does not answer now\n", 503)
         except OutstationError as error:
@@ -95,35 +108,71 @@ async def listen(context: Context, door: Door, take: Take, *, methods: tuple[str
             return PlainTextResponse(f"{error.what}\n", 500)
 
     app = Starlette(routes=[Route("/{path:path}", answer, methods=list(methods))])
-    config: dict[str, Any] = {"ssl_certfile": door.certificate, "ssl_keyfile": door.key} if door.certificate else {}
-    server = _Server(
-        uvicorn.Config(
-            app,
-            host=door.address,
-            port=door.port,
-            http=PortProtocol,
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            proxy_headers=False,
-            server_header=False,
-            limit_concurrency=CONNECTIONS,
-            timeout_graceful_shutdown=END_SECONDS,
-            **config,
-        )
+    secured: dict[str, Any] = {"ssl_certfile": door.certificate, "ssl_keyfile": door.key} if door.certificate else {}
+    config = uvicorn.Config(
+        app,
+        http="h11",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        timeout_graceful_shutdown=END_SECONDS,
+        **secured,
     )
     if not door.certificate and not is_loopback(door.address):
         log.warning("what comes in here is not encrypted: set certificate: and key:")
-    await server.serve()
+    addresses = await NameLookup().addresses(door.address, door.port)
+    async with contextlib.AsyncExitStack() as stack:
+        bound = [stack.enter_context(_bound(*address)) for address in dict.fromkeys(addresses)]
+        group = await stack.enter_async_context(asyncio.TaskGroup())
+        await AcceptingServer(config, lambda server: _acceptors(bound, server, group)).serve()
     raise OSError(f"cannot listen on {door.address} port {door.port}, or it was ended")
 
 
-class _Server(uvicorn.Server):
-    @contextlib.contextmanager
-    def capture_signals(self) -> Any:
-        """SIGTERM ends an engine as it ends any program."""
-        yield
+def _acceptors(bound: Sequence[socket.socket], server: AcceptingServer, group: asyncio.TaskGroup) -> list[Acceptor]:
+    places = Places(_places_now)
+
+    def stranger(_: socket.socket, address: Any, leave: Callable[[], None]) -> Place | None:
+        return places.take("stranger", network_of(str(address[0])), leave)
+
+    def make(place: Place) -> Connection:
+        return Connection(server.config, server.server_state, place=place, places=places)
+
+    return [
+        Acceptor(
+            "engine",
+            listening,
+            places=places,
+            classify=stranger,
+            make=make,
+            spawn=lambda greeting, _: group.create_task(greeting),
+            failures=None,
+            context=server.config.ssl,
+            handshake_seconds=HEAD_SECONDS,
+        )
+        for listening in bound
+    ]
+
+
+def _places_now() -> int:
+    """Connections at once: half of what the process may open."""
+    return min(CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
+
+
+def _bound(family: int, address: tuple[Any, ...]) -> socket.socket:
+    """A socket that listens at one address. Raises ``OSError``."""
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        bound.bind(address)
+    except OSError:
+        bound.close()
+        raise
+    return bound
 
 
 async def _let_in(request: Request, door: Door, report: Report) -> Came:
@@ -133,6 +182,9 @@ async def _let_in(request: Request, door: Door, report: Report) -> Came:
         token = given.strip() if kind.lower() == "bearer" else ""
         if not hmac.compare_digest(token.encode(), door.token.encode()):
             raise Turned("token", "send it as: Authorization: Bearer TOKEN", 401)
+    connection: Connection = request.scope["connection"]
+    if not connection.belongs_to(SENDER):
+        raise Turned("too_many", "there are too many connections", 503)
     body = b""
     try:
         async with asyncio.timeout(10):

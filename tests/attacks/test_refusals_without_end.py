@@ -14,7 +14,7 @@ from tests.peers.database import look
 from tests.peers.office import DAY_SECONDS, Office, an_office
 from tests.peers.station import SECONDS
 
-POLICY = 'users: {eve: viewer, ada: admin, olga: operator}\nrules: {operator: [{functions: ["test.*"]}]}\n'
+POLICY = 'tokens: {eve: viewer, ada: admin, olga: operator}\nrules: {operator: [{functions: ["test.*"]}]}\n'
 ASKED = 150
 
 

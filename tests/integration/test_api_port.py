@@ -17,8 +17,8 @@ import pytest
 
 from device_agent.errors import ConfigInvalid, NotRunning, StationFailed
 from device_agent.parts import leaves
+from gateway.api import connection as connection_module
 from gateway.api import door as door_module
-from gateway.api import listener as listener_module
 from gateway.api.door import Door
 from gateway.api.listener import Listen
 from gateway.api.operation import Asked, Operation
@@ -56,6 +56,12 @@ class Gate:
         self.audit = AuditBook(site="lisbon", writer=store.writer, spool=spool, clock=clock)
         self.door = Door(lambda: self.policy, tokens=self.tokens, audit=self.audit, metrics=self.metrics, clock=clock)
         self.port = 0
+        self.server: ApiServer
+
+    @property
+    def streams(self) -> int:
+        """Streams that are open at the port."""
+        return self.server.places["port"].streams
 
     async def token(self, user: str = "anna", role: Role | None = "viewer", seconds: float = DAY_SECONDS) -> str:
         text, _ = await self.tokens.make(user, role, seconds, "root")
@@ -86,6 +92,7 @@ OPERATIONS = [
     Operation("GET", "/whoami", "Who asks", whoami),
     Operation("POST", "/whoami", "Who asks, and is an admin", whoami),
     Operation("GET", "/forever", "A stream without an end", forever, stream=True),
+    Operation("POST", "/body", "Something with a body", whoami, body=dict[str, Any]),
 ]
 
 
@@ -99,7 +106,7 @@ async def a_gate(folder: Path, policy: Policy | None = None, listen: Listen | No
         listen = listen or Listen("127.0.0.1:0")
         server = ApiServer(path, OPERATIONS, on_stop=lambda: None, door=gate.door, listen=listen)
         await stack.enter_async_context(server)
-        gate.port = server.port
+        gate.port, gate.server = server.port, server
         yield gate
 
 
@@ -229,7 +236,7 @@ async def test_a_stream_ends_with_the_token_it_was_opened_with(tmp_path: Path) -
 
 
 async def test_who_connects_and_asks_nothing_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listener_module, "HEAD_SECONDS", 3.0)
+    monkeypatch.setattr(connection_module, "HEAD_SECONDS", 3.0)
     async with a_gate(tmp_path) as gate:
         reader, writer = await asyncio.open_connection("127.0.0.1", gate.port)
         writer.write(b"GET /whoami HTTP/1.1\r\n")

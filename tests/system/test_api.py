@@ -124,7 +124,7 @@ WITHOUT_BODY = {
     "POST /schedule/disable",
 }
 DONE = {200, 201}
-REFUSED = {400, 403, 404}
+REFUSED = {400, 403, 404, 413}
 
 
 @pytest.fixture(scope="module")

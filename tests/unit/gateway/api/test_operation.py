@@ -28,7 +28,9 @@ from gateway.api.door import Door, TokenRefused, TooManyFailures
 from gateway.api.operation import BODY_BYTES, Answer, Asked, Operation, failure, whole
 from gateway.audit.book import AuditBook
 from gateway.audit.deed import Deed
+from gateway.audit.folding import RefusalFolding
 from gateway.devices.policy import MAY, Need, Operator, Policy, without_file
+from tests.peers.clock import HandClock
 
 ALICE = Operator("alice", frozenset({"admin"}))
 
@@ -38,6 +40,11 @@ class Kept:
 
     def __init__(self) -> None:
         self.deeds: list[Deed] = []
+        self._folding = RefusalFolding(HandClock())
+
+    async def refused(self, deed: Deed) -> None:
+        if self._folding.take(deed):
+            self.deeds.append(deed)
 
     async def write(self, deeds: list[Deed]) -> None:
         self.deeds += deeds
@@ -242,7 +249,7 @@ async def test_a_field_that_does_not_fit_is_named_with_what_it_has_and_what_it_t
 
 async def test_a_body_is_not_read_past_its_bound() -> None:
     response, body = await served(ECHO, *[b" " * 65_536] * (BODY_BYTES // 65_536 + 1))
-    assert response.status_code == 400
+    assert response.status_code == 413
     assert "too large" in json.loads(body)["error"]["what"]
 
 

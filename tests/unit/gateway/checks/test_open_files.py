@@ -79,3 +79,15 @@ def test_this_process_can_be_counted() -> None:
     before = open_files._open_now()
     with Path("/dev/null").open():
         assert open_files._open_now() == before + 1
+
+
+async def test_a_door_that_could_not_accept_is_told_for_a_while(told: Told) -> None:
+    told.station |= {"accept_failed": [{"door": "api.socket", "at": told.now() - 60, "why": "Too many open files"}]}
+    (finding,) = await check(told)
+    assert (finding.severity, finding.about) == ("error", "api.socket")
+    assert "no connection could be accepted at api.socket, last at " in finding.finding
+    assert finding.finding.endswith(": Too many open files")
+    assert "LimitNOFILE=65536" in finding.fix
+    told.station["accept_failed"][0]["at"] = told.now() - 3600
+    (finding,) = await check(told)
+    assert finding.severity == "ok"
