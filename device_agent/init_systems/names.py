@@ -31,9 +31,16 @@ def is_instance(text: str) -> bool:
 
 
 def opens_more(value: Any) -> bool:
-    """Whether a unit of this name gives more than a service: a root shell on the console, or something mounted."""
+    """Whether a unit of this name gives more than a service: a root shell on the console, or something mounted.
+
+    What is no name counts too: devices of release 0.1.0 hand it to systemctl.
+    """
     text = str(value)
-    return text.removesuffix(".service").removesuffix(".target") in CONSOLES or text.endswith(MOUNTS)
+    return (
+        not is_service_name(text)
+        or text.removesuffix(".service").removesuffix(".target") in CONSOLES
+        or text.endswith(MOUNTS)
+    )
 
 
 def begins_more(value: Any) -> bool:

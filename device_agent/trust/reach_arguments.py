@@ -62,8 +62,8 @@ def _with_hash(value: Any) -> bool:
     return "md5" in str(value)
 
 
-_BEGINS: Final = Further("name", 0, "shell", values=begins_more, when="of an instance, a console or a mount")
-_OPENS: Final = Further("name", 0, "shell", values=opens_more, when="of a console or a mount")
+_BEGINS: Final = Further("name", 0, "shell", values=begins_more, when="of a path, an instance, a console or a mount")
+_OPENS: Final = Further("name", 0, "shell", values=opens_more, when="of a path, a console or a mount")
 _ROOT: Final = Further("root", None, "shell")
 """In the tree of another system it is anybody's files that say what is done."""
 

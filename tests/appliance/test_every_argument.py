@@ -51,6 +51,8 @@ async def test_what_every_function_does_stays_in_its_place(bed: TestBed) -> None
     await machine.write("/etc/systemd/system/known.service", KNOWN)
     await machine.sh(PACKAGE)
     program = 'cd "$1" && PYTHONPATH="$1:$2" exec python3 -B -m tests.peers.calls_on_a_machine "$1"'
-    told = json.loads((await machine.sh(program, str(REPOSITORY), packages, seconds=SECONDS)).splitlines()[-1])
+    said = await machine.sh(program, str(REPOSITORY), packages, seconds=SECONDS)
+    assert said, "a call ended the machine, or the program that makes the calls"
+    told = json.loads(said.splitlines()[-1])
     assert told["calls"] > 1000
     assert "\n".join(told["found"]) == ""

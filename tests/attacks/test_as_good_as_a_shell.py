@@ -50,6 +50,8 @@ def ways_in(folder: Path) -> list[Call]:
         ("mount.mount", [f"{folder}/way", "/dev/null"], {"mkmnt": True}),
         ("sysctl.assign", [f"kernel.{NOBODY}", "x"], {}),
         ("service.enable", [NOBODY], {"root": str(folder)}),
+        ("service.enable", [f"{folder}/way.service"], {}),
+        ("service.mask", [], {"name": f"{folder}/way.service"}),
         ("service.start", ["debug-shell"], {}),
         ("service.start", [f"{NOBODY}@way"], {}),
         ("service.stop", [f"{NOBODY}.mount"], {}),
