@@ -157,7 +157,7 @@ async def test_a_site_is_not_lent_a_shell_by_a_master_that_has_none(tmp_path: Pa
 
 
 LOOKING = """\
-users:
+tokens:
   anna: operator
 rules:
   operator:
