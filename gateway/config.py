@@ -70,6 +70,8 @@ class UplinkSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class SitesSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where sites connect to this station."""
 
+    require_proof: Annotated[bool, Meta(description="refuse what a site behind a relay did not sign")] = False
+    unproven: Annotated[list[SiteId], Meta(max_length=1000, description="sites behind relays that need not sign")] = []
     listen: Annotated[
         str,
         Meta(pattern=TCP_PATTERN, description="address for the gateways below; `tcp://[::]:4510` takes IPv4 and IPv6"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping
+from dataclasses import asdict
 from typing import Any, Protocol
 
 from device_agent import __version__
@@ -15,6 +16,7 @@ from gateway.devices.site_keys import SiteKeys
 from gateway.devices.sites import SiteBook
 from gateway.jobs.open_jobs import OpenJobs
 from gateway.metrics import Labelled, Metrics
+from gateway.spool.evidence import Evidences
 from gateway.spool.numbers import own_numbers, site_numbers
 from gateway.spool.queue import Spool
 from gateway.spool.received import SiteLedgers
@@ -55,6 +57,7 @@ class StationFacts:
         site_ledgers: SiteLedgers,
         metrics: Metrics,
         marks: Marks,
+        evidences: Evidences,
         aftermath: Aftermath,
         is_scarce: Callable[[], bool],
         store_watch: StoreWatch,
@@ -65,6 +68,7 @@ class StationFacts:
         self._is_scarce = is_scarce
         self._aftermath = aftermath
         self._marks = marks
+        self._evidences = evidences
         self._box = box
         self._keys = keys
         self._authority = authority
@@ -204,6 +208,10 @@ class StationFacts:
     async def returns_confirmed(self) -> float | None:
         """When a master last confirmed returns."""
         return await self._spool.returns_confirmed()
+
+    async def relayed_sites(self) -> list[dict[str, Any]]:
+        """Sites behind relays, and how each proved what it says."""
+        return [asdict(site) for site in await self._evidences.sites()]
 
     def site_views(self) -> list[dict[str, Any]]:
         """The sites below."""

@@ -118,12 +118,7 @@ class Rooms:
         self.epochs = Epochs(site=name, authority=self.authority, writer=writer, reader=reader, metrics=metrics)
         self.registry = Registry(site=name, writer=writer, reader=reader, bus=bus, metrics=metrics, clock=clock)
         self.site_trust = SiteTrust(
-            authority=self.authority,
-            registry=self.registry,
-            writer=writer,
-            reader=reader,
-            metrics=metrics,
-            clock=clock,
+            authority=self.authority, registry=self.registry, writer=writer, reader=reader, metrics=metrics, clock=clock
         )
         self.site_keys = SiteKeys(
             station=name,
@@ -272,6 +267,8 @@ class Rooms:
             clock=clock,
             asking=self.asking,
             branches=self.branches,
+            authority=self.authority,
+            settings=settings.sites,
             syndic_tags=settings.events.syndic_tags,
         )
         self.facts = StationFacts(
@@ -287,6 +284,7 @@ class Rooms:
             site_ledgers=SiteLedgers(reader),
             metrics=metrics,
             marks=self.marks,
+            evidences=self.inbox.evidences,
             aftermath=self.aftermath,
             is_scarce=reserve.is_scarce,
             store_watch=self.store_watch,

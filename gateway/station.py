@@ -32,6 +32,7 @@ from gateway.api.reload import ReloadApi
 from gateway.api.server import ApiServer
 from gateway.api.ssh_devices import SshDevicesApi
 from gateway.config import BrokerSettings, SitesSettings, StationSettings
+from gateway.devices.site_prover import SiteProver
 from gateway.event_socket import EventSocket, beside
 from gateway.fleet.state_folder import full, held
 from gateway.jobs.recover import recover
@@ -290,6 +291,7 @@ class Station:
             clock=self._clock,
             trust=rooms.standing,
             marks=rooms.marks,
+            prover=SiteProver(self._settings.name, rooms.authority),
             rules=UplinkRules(
                 master_type=self._settings.master_type,
                 master_alive_interval=self._settings.master_alive_interval,

@@ -55,6 +55,9 @@ User = Annotated[str, Meta(max_length=128)]
 Certificate = Annotated[bytes, Meta(max_length=CERTIFICATE_BYTES)]
 Proof = Annotated[bytes, Meta(max_length=limits.MESSAGE_BYTES)]
 Beacon = Annotated[bytes, Meta(max_length=BODY_BYTES)]
+PROVEN_BYTES = limits.GRAINS_BYTES + CERTIFICATE_BYTES + 4096
+"""Largest registry row with its proof."""
+
 Kid = Annotated[bytes, Meta(min_length=8, max_length=8)]
 
 
@@ -130,6 +133,8 @@ class DeviceRecord(Struct, frozen=True, kw_only=True):
     """Its standing at its site (accepted, revoked, …); empty for a device that was never enrolled."""
     accepted_by: User = ""
     accepted_at: float = 0.0
+    proven: Annotated[bytes, Meta(max_length=PROVEN_BYTES)] = b""
+    """This row as its own site said it, with the site's proof; empty without one (``device_agent.protocol.proven``)."""
 
 
 class DeviceRecords(Struct, frozen=True, tag="device_records"):
@@ -219,6 +224,10 @@ class SiteWelcome(Struct, frozen=True, tag="site_welcome"):
     revision: Sequence
     renew: bool = False
     """Whether it shares its epoch with another and has to take a new one."""
+    proofs: bool = False
+    """Whether this station passes on what the site says: the site then signs it."""
+    rows_unproven: bool = False
+    """Whether there are registry rows of the site here that it did not sign: it then tells every row again."""
 
 
 class SiteRefused(Struct, frozen=True, tag="site_refused"):
@@ -317,6 +326,7 @@ FromMaster = (
 
 _encoder = msgspec.msgpack.Encoder()
 _from_site: msgspec.msgpack.Decoder[FromSite] = msgspec.msgpack.Decoder(FromSite)
+_record: msgspec.msgpack.Decoder[DeviceRecord] = msgspec.msgpack.Decoder(DeviceRecord)
 _group_keys: msgspec.msgpack.Decoder[GroupKeys] = msgspec.msgpack.Decoder(GroupKeys)
 _from_master: msgspec.msgpack.Decoder[FromMaster] = msgspec.msgpack.Decoder(FromMaster)
 
@@ -329,6 +339,18 @@ def encode(frame: FromSite | FromMaster | GroupKeys) -> bytes:
 def encode_told(entry: Told) -> bytes:
     """One entry of what a site tells, as msgpack."""
     return _encoder.encode(entry)
+
+
+def encode_record(record: DeviceRecord) -> bytes:
+    """A registry row as the bytes that its site signs."""
+    return _encoder.encode(record)
+
+
+def decode_record(body: bytes) -> DeviceRecord:
+    """A registry row that its site signed. Raises ``Refused``."""
+    record = decode_bounded(_record, body, PROVEN_BYTES)
+    _check_record(record)
+    return record
 
 
 def decode_group_keys(body: bytes) -> GroupKeys:
@@ -347,11 +369,7 @@ def decode_from_site(body: bytes) -> FromSite:
             previous = sequence
     elif isinstance(frame, DeviceRecords):
         for record in frame.records:
-            check_finite(record.first_seen, record.last_seen, record.accepted_at)
-            grains = decode_value(record.grains)
-            if not isinstance(grains, dict):
-                raise Refused("wrong_type", "grains must be a mapping")
-            check_plain(grains)
+            _check_record(record)
     return frame
 
 
@@ -361,3 +379,11 @@ def decode_from_master(body: bytes) -> FromMaster:
     if isinstance(frame, SiteJob):
         check_finite(frame.remaining)
     return frame
+
+
+def _check_record(record: DeviceRecord) -> None:
+    check_finite(record.first_seen, record.last_seen, record.accepted_at)
+    grains = decode_value(record.grains)
+    if not isinstance(grains, dict):
+        raise Refused("wrong_type", "grains must be a mapping")
+    check_plain(grains)

@@ -16,7 +16,7 @@ from upstream import frames
 from upstream.dealer import LinkLost
 from upstream.frames import STREAMS, Stream
 from upstream.link_budget import LinkBudget
-from upstream.ports import Outgoing, Refusals
+from upstream.ports import Outgoing, Prover, Refusals
 from upstream.window import Window
 
 log = logging.getLogger(__name__)
@@ -34,12 +34,21 @@ class ItemSender:
     ``run`` may be cancelled and run again: it goes on behind what it sent.
     """
 
-    def __init__(self, outgoing: Outgoing, budget: LinkBudget, window: Window, master: str, refusals: Refusals) -> None:
+    def __init__(
+        self,
+        outgoing: Outgoing,
+        budget: LinkBudget,
+        window: Window,
+        master: str,
+        refusals: Refusals,
+        prover: Prover | None = None,
+    ) -> None:
         self._outgoing = outgoing
         self._budget = budget
         self._window = window
         self._master = master
         self._refusals = refusals
+        self._prover, self._signs = prover, False
         self._confirmed: Counter[Stream] = Counter()
         self._sent: Counter[Stream] = Counter()
         self._gone: Counter[Stream] = Counter()
@@ -62,6 +71,7 @@ class ItemSender:
         self._confirmed, self._sent = Counter(welcome.positions), Counter(welcome.positions)
         self._gone = Counter()
         self._epoch = self._outgoing.epoch
+        self._signs = welcome.proofs
         self._window.begin()
         self._confirmation.set()
 
@@ -135,6 +145,8 @@ class ItemSender:
                 if items:
                     if self._outgoing.epoch != self._epoch:
                         raise LinkLost("the store goes on under a new epoch")
+                    if self._signs and self._prover is not None:
+                        items = self._prover.items(self._epoch, stream, items)
                     return frames.Batch(self._epoch, stream, after, items)
         except OutstationError as error:
             raise LinkLost(f"the spool cannot be read: {error.what}") from None

@@ -62,15 +62,16 @@ class Link(MasterLink):
         self._place = 0
         self._endpoints = Endpoints()
         self._welcomed_at: float | None = None
+        self._signs = False
         self._socket: zmq.asyncio.Socket | None = None
         self._said: frames.SiteHello | None = None
         self._new_to_it, self._parted = "", False
         """The epoch that was made because of this master, as long as it has not been told anything under it."""
         self._role_changed, self._trust_changed = asyncio.Event(), asyncio.Event()
-        self._records = RecordSender(ends.roll, ends.outgoing)
+        self._records = RecordSender(ends.roll, ends.outgoing, ends.prover)
         self._reseals: asyncio.Queue[frames.Reseal] = asyncio.Queue(maxsize=RESEALS_QUEUED)
         window = Window(ends.clock, ends.silence_limit)
-        self._items = ItemSender(ends.outgoing, ends.budget, window, key, ends.refusals)
+        self._items = ItemSender(ends.outgoing, ends.budget, window, key, ends.refusals, ends.prover)
         self._echoes = Echoes(ends, window.echo_took)
         self._sender: asyncio.Task[None] | None = None
         self.asked = QuestionSender(lambda: self.up)
@@ -198,7 +199,8 @@ class Link(MasterLink):
                 raise LinkLost(f"{answer.state}: {answer.reason}")
             self._ends.refusals.refused("uplink", "before_welcome", self.address)
         await self._begin(answer)
-        self._records.begin(answer.revision)
+        self._records.begin(answer.revision, proofs=answer.proofs, anew=answer.rows_unproven)
+        self._signs = answer.proofs
         self._welcomed_at = self._ends.clock.monotonic()
         self.last_error = ""
         self.up = True
@@ -245,6 +247,9 @@ class Link(MasterLink):
     async def _send_story(self, frame: Story | UnknownJob) -> None:
         """What the spool does not bring takes of the same line."""
         await self._ends.budget.room()
+        if self._signs and self._ends.prover is not None and isinstance(frame, Story):
+            items = self._ends.prover.told(self._ends.outgoing.epoch, frame.items)
+            frame = Story(frame.jid, items, frame.final)
         await self._send(frame)
         self._ends.budget.spend(sum(map(len, frame.items)) if isinstance(frame, Story) else 0)
 

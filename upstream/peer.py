@@ -55,6 +55,13 @@ class Peer:
         """Names its store."""
         return self.hello.epoch
 
+    async def greeting(
+        self, station: str, positions: dict[frames.Stream, int], revision: int, inbox: Inbox
+    ) -> frames.SiteWelcome:
+        """Where its spool and registry go on, and whether it is to sign what it says."""
+        unproven = inbox.passes_on and await inbox.rows_unproven(self.site)
+        return frames.SiteWelcome(station, positions, revision, self.renew, inbox.passes_on, unproven)
+
 
 async def nobody_seals(site: str, jid: str, reason: str) -> None:
     """Until somebody seals."""

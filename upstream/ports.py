@@ -58,6 +58,19 @@ class Outgoing(Protocol):
         """Number from now on under another name."""
 
 
+class Prover(Protocol):
+    """Signs what this site says, for a station above that passes it on. What has a proof already is left as it is."""
+
+    def items(self, epoch: str, stream: Stream, items: list[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
+        """Items of the spool."""
+
+    def told(self, epoch: str, items: list[bytes]) -> list[bytes]:
+        """Items of a job's story, which have no place in the spool."""
+
+    def records(self, epoch: str, records: list[DeviceRecord]) -> list[DeviceRecord]:
+        """Registry rows."""
+
+
 class Marks(Protocol):
     """A gateway's marks, by which a master tells it from a copy of its store (``twins``)."""
 
@@ -137,6 +150,13 @@ class StoryTeller(Protocol):
 
 class Inbox(Protocol):
     """Where a master keeps what its sites send."""
+
+    @property
+    def passes_on(self) -> bool:
+        """Whether what sites say goes on to a station above: the sites then sign it."""
+
+    async def rows_unproven(self, site: str) -> bool:
+        """Whether there are registry rows of this site here that it did not sign."""
 
     async def position(self, site: str, epoch: str) -> tuple[dict[Stream, int], int]:
         """The last sequence of each stream and the last registry revision on disk here for this site's epoch."""

@@ -290,7 +290,7 @@ class Sites(Part):
         try:
             positions, revision = await self._inbox.position(peer.site, peer.epoch)
             peer.positions = Counter(positions)
-            await self._send(peer, frames.SiteWelcome(self._station, positions, revision, peer.renew))
+            await self._send(peer, await peer.greeting(self._station, positions, revision, self._inbox))
             if self._by_site.get(peer.site) is not peer:
                 return
             # First whom to believe, then the jobs.

@@ -23,7 +23,7 @@ from upstream.link_budget import LinkBudget
 from upstream.link_terms import Ends
 from upstream.links import Links
 from upstream.master_link import MasterLink
-from upstream.ports import JobIntake, Marks, Outgoing, Refusals, Roll, StoryTeller, TrustAbove
+from upstream.ports import JobIntake, Marks, Outgoing, Prover, Refusals, Roll, StoryTeller, TrustAbove
 from upstream.rope import Ask
 
 log = logging.getLogger(__name__)
@@ -81,6 +81,7 @@ class Uplink(Part):
         trust: TrustAbove | None = None,
         stories: StoryTeller | None = None,
         marks: Marks | None = None,
+        prover: Prover | None = None,
         rules: UplinkRules = UplinkRules(),
     ) -> None:
         limit = failover.silence_limit(echo_seconds, rules.master_alive_interval, rules.master_type)
@@ -95,6 +96,7 @@ class Uplink(Part):
             trust=trust,
             stories=stories,
             marks=marks,
+            prover=prover,
             budget=LinkBudget(rules.max_bytes_per_second, clock),
             cut=Cut(clock),
             echo_every=failover.echo_every(echo_seconds, limit),

@@ -56,6 +56,10 @@ TLS_PORT: Final = -70036
 STATE: Final = -70037
 ADDRESSES: Final = -70038
 FILES: Final = -70039
+STORE: Final = -70040
+STREAM: Final = -70041
+COUNT: Final = -70042
+ROOT: Final = -70043
 
 NAMES: dict[int, str] = {value: name.lower() for name, value in list(globals().items()) if isinstance(value, int)}
 

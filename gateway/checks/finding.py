@@ -52,6 +52,9 @@ class Facts(Protocol):
     def site_views(self) -> list[dict[str, Any]]:
         """The sites below."""
 
+    async def relayed_sites(self) -> list[dict[str, Any]]:
+        """Sites behind relays, and how each proved what it says."""
+
     def fleet_view(self) -> dict[str, Any]:
         """What this station is in its fleet, as the API shows it."""
 

@@ -12,13 +12,15 @@ from upstream.frames import DeviceRecord
 
 RECORDS_AFTER = (
     "SELECT site, id, link, agent, grains, present, first_seen, last_seen, revision, certificate, state, accepted_by,"
-    " accepted_at FROM devices WHERE revision > ? ORDER BY revision LIMIT ?"
+    " accepted_at, coalesce(proven, x'') FROM devices WHERE revision > ? ORDER BY revision LIMIT ?"
 )
 
 
 def record_of(row: Sequence[Any]) -> DeviceRecord:
     """A row of ``RECORDS_AFTER``."""
-    site, device, link, agent, grains, present, first_seen, last_seen, revision, certificate, state, by, at = row
+    site, device, link, agent, grains, present, first_seen, last_seen, revision, certificate, state, by, at, proven = (
+        row
+    )
     return DeviceRecord(
         site=site,
         id=device,
@@ -33,13 +35,14 @@ def record_of(row: Sequence[Any]) -> DeviceRecord:
         state=state,
         accepted_by=by,
         accepted_at=at,
+        proven=proven,
     )
 
 
 def away(device: Device) -> DeviceRecord:
     """What a site would say of this device if it were not here."""
     site, name, link, _, agent, grains, _, *rest = device.row()
-    return record_of((site, name, link, agent, grains, False, *rest))
+    return record_of((site, name, link, agent, grains, False, *rest, b""))
 
 
 def page_of(rows: Sequence[Sequence[Any]]) -> list[DeviceRecord]:
@@ -47,7 +50,7 @@ def page_of(rows: Sequence[Sequence[Any]]) -> list[DeviceRecord]:
     page = [record_of(row) for row in rows]
     size = 0
     for place, record in enumerate(page):
-        size += len(record.grains) + len(record.certificate)
+        size += len(record.grains) + len(record.certificate) + len(record.proven)
         if size > limits.BATCH_BYTES and place:
             return page[:place]
     return page

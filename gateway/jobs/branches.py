@@ -30,6 +30,10 @@ SET_BRANCH = "UPDATE job_sites SET state = ? WHERE jid = ? AND site = ? AND stat
 CAME_BACK = Verdict(Outcome.SITE_DARK, "the site came back after the expiry and has not answered for it yet")
 LOST = Verdict(Outcome.UNKNOWN, "the site took the job and does not know it any more: it lost its store, or let it go")
 OTHER_JOB = Verdict(Outcome.REFUSED, "the site has another job under this jid")
+UNPROVEN = Verdict(
+    Outcome.UNKNOWN,
+    "the relay brought an outcome that the device's site did not sign: it was refused (outstation check)",
+)
 LEFT_OUT = Verdict(Outcome.UNKNOWN, "the site closed the job without an outcome for this device")
 
 
@@ -126,7 +130,8 @@ class Branches:
         if branch.state is BranchState.CLOSED:
             if branch.awaiting:
                 # Without a close of its own, the site was given up while dark and has come back with more devices.
-                await self._end_site(opened, branch, LEFT_OUT if branch.said_close else CAME_BACK)
+                left = UNPROVEN if branch.awaiting & branch.unproven else LEFT_OUT
+                await self._end_site(opened, branch, left if branch.said_close else CAME_BACK)
             return now + 3600.0
         site = self._site_book.get(branch.site)
         if site.connected and branch.due <= now:

@@ -54,6 +54,8 @@ class Branch:
     due: float = 0.0
     tries: int = 0
     said_close: bool = False
+    unproven: set[tuple[str, str]] = field(default_factory=set)
+    """Devices of which a relay brought an outcome that their site did not sign."""
 
     @property
     def expected(self) -> int:

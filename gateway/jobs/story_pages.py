@@ -31,10 +31,10 @@ OUTCOME_BYTES = 512
 """Names and numbers around an outcome's value."""
 
 _SIZES = (
-    "SELECT id, coalesce(length(value), 0) + 4 * length(why) FROM outcomes"
+    "SELECT id, coalesce(length(value), 0) + 4 * length(why) + coalesce(length(proven), 0) FROM outcomes"
     " WHERE jid = ? AND id > ? AND id <= ? ORDER BY id LIMIT ?"
 )
-_OUTCOMES = f"SELECT id, {COLUMNS} FROM outcomes WHERE jid = ? AND id > ? AND id <= ? ORDER BY id"  # noqa: S608 - the names of this program
+_OUTCOMES = f"SELECT id, proven, {COLUMNS} FROM outcomes WHERE jid = ? AND id > ? AND id <= ? ORDER BY id"  # noqa: S608 - the names of this program
 
 
 @dataclass(slots=True)
@@ -82,15 +82,15 @@ class StoryPages:
 
     async def next(self, jid: str, told: Told) -> Page | None:
         """The next page, and ``told`` moved past it; None when the job is not known here."""
-        rows = await self._reader.rows("SELECT body, closed IS NOT NULL FROM jobs WHERE jid = ?", (jid,))
+        rows = await self._reader.rows("SELECT body, closed IS NOT NULL, proven FROM jobs WHERE jid = ?", (jid,))
         if not rows:
             return None
-        body, closed = rows[0]
+        body, closed, proven = rows[0]
         # In this order: whose manifest page is not seen yet has no outcome below this row.
         last = (await self._reader.rows("SELECT max(id) FROM outcomes WHERE jid = ?", (jid,)))[0][0] or 0
         page = Page()
         if not told.defined:
-            page.add(encode(JobDefinition(encode(public(decode_job(body))), self._site)))
+            page.add(proven or encode(JobDefinition(encode(public(decode_job(body))), self._site)))
             told.defined = True
         if not told.all_pages:
             await self._tell_manifest(jid, told, page, closed=bool(closed))
@@ -112,16 +112,18 @@ class StoryPages:
         for link, number in keys:
             if (link, number) in told.pages:
                 continue
-            ((site, ids, final),) = await self._reader.rows(
-                "SELECT site, ids, final FROM manifests WHERE jid = ? AND link = ? AND page = ?", (jid, link, number)
+            ((site, ids, final, proven),) = await self._reader.rows(
+                "SELECT site, ids, final, proven FROM manifests WHERE jid = ? AND link = ? AND page = ?",
+                (jid, link, number),
             )
-            if not page.fits(len(ids)):
+            if not page.fits(len(proven or ids)):
                 page.more = True
                 return
             names, last = decode_stored(ids), bool(final) and link == ""
             own_final = own_final or last
             page.add(
-                encode(
+                proven
+                or encode(
                     Manifest(
                         jid=jid,
                         site=site,
@@ -150,11 +152,11 @@ class StoryPages:
                 page.more = True
                 break
             upto = row
-        for row, *columns in (
+        for row, proven, *columns in (
             await self._reader.rows(_OUTCOMES, (jid, told.outcome, upto)) if upto > told.outcome else []
         ):
             record = outcome_record(columns)
-            page.add(encode(record))
+            page.add(proven or encode(record))
             if record.outcome in PROVISIONAL and not told.provisional:
                 told.provisional = row
         told.outcome = upto

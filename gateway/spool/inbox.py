@@ -17,14 +17,18 @@ from device_agent.protocol.messages import (
     Close,
     Event,
     Job,
+    JobDefinition,
     Manifest,
     OutcomeRecord,
+    decode_job,
     encode_value,
 )
 from device_agent.protocol.outcomes import PROVISIONAL
 from gateway.audit.book import keeping
 from gateway.bus import Bus
-from gateway.devices.registry import Registry
+from gateway.config import SitesSettings
+from gateway.devices.authority import Authority
+from gateway.devices.registry import REVOKED, Registry
 from gateway.devices.sites import SiteBook
 from gateway.jobs.accept import ADD_BRANCH, ADD_JOB, ADD_PAGE
 from gateway.jobs.asking import Asking, untold, whole
@@ -34,6 +38,8 @@ from gateway.jobs.open_jobs import Branch, BranchState, OpenJob, OpenJobs
 from gateway.jobs.record import new_event, outcome_statement, return_event
 from gateway.metrics import Metrics
 from gateway.reactor import site_reactions
+from gateway.spool.evidence import Evidences
+from gateway.spool.proven_records import ProvenRecords
 from gateway.spool.queue import Spool
 from gateway.spool.received import received, told
 from gateway.spool.site_batch import SiteBatch, Sorting
@@ -68,6 +74,8 @@ class Inbox:
         clock: Clock,
         asking: Asking,
         branches: Branches,
+        authority: Authority,
+        settings: SitesSettings | None = None,
         syndic_tags: bool = False,
     ) -> None:
         self._open_jobs = open_jobs
@@ -76,9 +84,19 @@ class Inbox:
         self._closing = closing
         self._spool = spool
         self._writer = writer
+        self._reader = reader
         self._bus = bus
         self._metrics = metrics
         self._clock = clock
+        rules = settings or SitesSettings()
+        self.evidences = Evidences(
+            authority=authority,
+            reader=reader,
+            clock=clock,
+            require=rules.require_proof,
+            unproven=rules.unproven,
+        )
+        self._records = ProvenRecords(evidences=self.evidences, reader=reader, metrics=metrics)
         self._sorting = Sorting(
             open_jobs=open_jobs,
             registry=registry,
@@ -87,10 +105,25 @@ class Inbox:
             asking=asking,
             metrics=metrics,
             clock=clock,
+            evidences=self.evidences,
         )
         self._asking = asking
         self._branches = branches
         self._syndic_tags = syndic_tags
+
+    @property
+    def passes_on(self) -> bool:
+        """Whether what sites say goes on to a station above, which believes it by the sites' signatures alone."""
+        return self._spool.enabled
+
+    async def rows_unproven(self, site: str) -> bool:
+        """Whether there are registry rows of this site here that it did not sign."""
+        return bool(
+            await self._reader.rows(
+                "SELECT 1 FROM devices WHERE site = ? AND link = site AND proven IS NULL AND state <> ? LIMIT 1",
+                (site, REVOKED),
+            )
+        )
 
     async def position(self, site: str, epoch: str) -> tuple[dict[Stream, int], int]:
         """Where the streams of this site's spool and its registry go on; a new epoch (a new store) starts at 0."""
@@ -108,7 +141,9 @@ class Inbox:
     async def commit_records(self, site: str, epoch: str, records: list[DeviceRecord]) -> int:
         """Put registry rows on disk with the site's revision."""
         revision = records[-1].revision
-        await self._registry.keep_records(site, records, self._site_book.position_statements(site, epoch, {}, revision))
+        taken, proofs = await self._records.judged(site, records, passes_on=self.passes_on)
+        position = self._site_book.position_statements(site, epoch, {}, revision)
+        await self._registry.keep_records(site, taken, [*position, *proofs])
         self._site_book.moved(site, epoch, {}, revision)
         return revision
 
@@ -201,6 +236,9 @@ class Inbox:
             *site_reactions.keeping(batch.events, wall, self._metrics),
             keeping(batch.audit),
             *self._spool.adding_encoded(batch.passed_on),
+            *batch.arrivals.statements(),
+            *self.evidences.changed(),
+            *_kept(batch),
         ]
 
     async def _tell(self, batch: SiteBatch) -> None:
@@ -217,6 +255,10 @@ class Inbox:
             self._take_page(batch.site, page, touched)
         for record in batch.records:
             self._take_record(batch.site, record, touched)
+        for record in batch.unproven:
+            branch = self._branch(batch.site, record.jid, touched)
+            if branch is not None:
+                branch.unproven.add((record.site, record.id))
         for close in batch.closes:
             self._take_close(batch.site, close, touched)
         self._metrics.add("outcomes", len(batch.records))
@@ -278,3 +320,23 @@ class Inbox:
 
 def _through(site: str, event: Event) -> Event:
     return replace(event, tag=tags.through(site, event.tag))
+
+
+def _kept(batch: SiteBatch) -> list[Statement]:
+    """The statements by which a relay keeps what its sites signed, to tell it again in the story of a job."""
+    jobs: list[tuple[bytes, str]] = []
+    pages: list[tuple[bytes, str, str, int]] = []
+    outcomes: list[tuple[bytes, str, str, str]] = []
+    for item, number, body in batch.proven:
+        if isinstance(item, JobDefinition):
+            jobs.append((body, decode_job(item.job).jid))
+        elif isinstance(item, Manifest):
+            pages.append((body, item.jid, batch.site, number))
+        elif isinstance(item, OutcomeRecord):
+            outcomes.append((body, item.jid, item.site, item.id))
+    kept: list[Statement] = [
+        ("UPDATE jobs SET proven = ? WHERE jid = ?", jobs),
+        ("UPDATE manifests SET proven = ? WHERE jid = ? AND link = ? AND page = ?", pages),
+        ("UPDATE outcomes SET proven = ? WHERE jid = ? AND site = ? AND device = ?", outcomes),
+    ]
+    return [statement for statement in kept if statement[1]]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import msgspec
 
@@ -26,8 +27,10 @@ from device_agent.protocol.messages import (
     decode_item,
     decode_job,
     decode_stored,
+    encode,
 )
 from device_agent.protocol.outcomes import PROVISIONAL
+from device_agent.protocol.proven import split_proof, with_proof
 from device_agent.protocol.targeting import compile_target
 from gateway.devices.registry import Registry
 from gateway.jobs.asking import Asking
@@ -35,6 +38,8 @@ from gateway.jobs.expect import digest
 from gateway.jobs.open_jobs import ABOVE, LOCAL, Branch, BranchState, OpenJob, OpenJobs
 from gateway.jobs.seal import is_told_of
 from gateway.metrics import Metrics
+from gateway.spool.evidence import Evidence, Evidences
+from gateway.spool.proven_places import Arrivals
 from gateway.spool.queue import Spool
 from gateway.spool.streams import Row
 from gateway.store.reader import Reader
@@ -42,11 +47,20 @@ from gateway.store.reader import Reader
 STORY_PAGES = 2**62
 
 
+class ProvenItem(NamedTuple):
+    """An item as this relay passes it on, with its proof. ``number`` is that of a manifest page, else 0."""
+
+    item: Item
+    number: int
+    body: bytes
+
+
 @dataclass
 class SiteBatch:
     """The accepted items of one batch, by what happens to them; and what was looked up on the way."""
 
     site: str
+    arrivals: Arrivals
     pages: list[tuple[int, Manifest]] = field(default_factory=list)
     records: list[OutcomeRecord] = field(default_factory=list)
     closes: list[Close] = field(default_factory=list)
@@ -54,6 +68,9 @@ class SiteBatch:
     audit: list[AuditRecord] = field(default_factory=list)
     jobs: list[OpenJob] = field(default_factory=list)
     passed_on: list[Row] = field(default_factory=list)
+    proven: list[ProvenItem] = field(default_factory=list)
+    unproven: list[OutcomeRecord] = field(default_factory=list)
+    """Outcomes that a relay brought without the proof of their site."""
     refused: int = 0
     joins: list[str] = field(default_factory=list)
     story: bool = False
@@ -88,7 +105,9 @@ class Sorting:
         asking: Asking,
         metrics: Metrics,
         clock: Clock,
+        evidences: Evidences,
     ) -> None:
+        self._evidences = evidences
         self._open_jobs = open_jobs
         self._registry = registry
         self._spool = spool
@@ -102,13 +121,20 @@ class Sorting:
 
         In a job's ``story`` sequences mean nothing: a manifest page has the number that its content gives it.
         """
-        batch = SiteBatch(site, story=story)
-        for sequence, body in items:
+        await self._evidences.load()
+        batch = SiteBatch(site, Arrivals(self._reader), story=story)
+        for sequence, raw in items:
+            passing = raw
             try:
-                item = decode_item(body)
-                if item.site and item.site != site and not self._registry.bind(item.site, site):
-                    raise Refused("foreign_site", f"{site} speaks for {item.site}")
-                passed_on = await self._take(batch, sequence, item, body)
+                body, proof = split_proof(raw)
+                item, evidence = decode_item(body), None
+                if item.site != site:
+                    told, evidence = await self._believed(batch, item, body, proof)
+                    if told is not item:
+                        item, passing = told, encode(told)
+                    if not self._registry.bind(item.site, site):
+                        raise Refused("foreign_site", f"{site} speaks for {item.site}")
+                passed_on = await self._take(batch, sequence, item, passing)
             except _AskedFor:
                 self._metrics.add("items_asked_for")
                 continue
@@ -118,7 +144,30 @@ class Sorting:
                 batch.refused += 1
                 continue
             batch.passed_on += passed_on
+            if evidence is not None:
+                await batch.arrivals.add(evidence)
+            if proof and passed_on:
+                number = batch.pages[-1][0] if isinstance(item, Manifest) else 0
+                batch.proven.append(ProvenItem(item, number, passed_on[0].body))
         return batch
+
+    async def _believed(self, batch: SiteBatch, item: Item, body: bytes, proof: bytes) -> tuple[Item, Evidence | None]:
+        """What is believed of an item that a relay brings for a site behind it. Raises ``Refused``."""
+        try:
+            evidence = self._evidences.of(item.site, batch.site, body, proof)
+            if evidence is None:
+                return self._evidences.relay_word(item, batch.site, self._registry.known), None
+            # All else is about a job that is known here, and says nothing new when it is repeated.
+            if isinstance(item, Event | AuditRecord) or (
+                isinstance(item, JobDefinition) and await self._known_body(item, batch) is None
+            ):
+                await batch.arrivals.need_fresh(evidence)
+        except Refused as refusal:
+            self._evidences.refused(item.site, batch.site, refusal.reason)
+            if isinstance(item, OutcomeRecord):
+                batch.unproven.append(item)
+            raise
+        return item, evidence
 
     async def _take(self, batch: SiteBatch, sequence: int, item: Item, body: bytes) -> list[Row]:
         """Sort one item into the batch; returns what goes up from here. Raises ``Refused``.
@@ -151,7 +200,9 @@ class Sorting:
                 batch.pages.append((_page_number(item) if batch.story else sequence, item))
                 batch.listed.update((item.jid, item.site, device) for device in item.ids)
                 if item.final:
-                    return self._spool.encoded([msgspec.structs.replace(item, final=False)])
+                    page = encode(msgspec.structs.replace(item, final=False))
+                    proof = split_proof(body)[1]
+                    return self._spool.passed_on(item, with_proof(page, proof) if proof else page)
             case OutcomeRecord():
                 await self._need_part(item.jid, batch)
                 await self._need_expected(item, batch)

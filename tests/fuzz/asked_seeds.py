@@ -1,10 +1,11 @@
-"""Questions about the mine and events of devices as seeds: one of each."""
+"""Questions about the mine, events of devices, and an item with its proof as seeds: one of each."""
 
 from __future__ import annotations
 
 from device_agent.protocol import device_events, mine
 from device_agent.protocol.messages import encode_value
 from gateway.mine import words_up
+from tests.fuzz import batch_seeds
 from tests.peers.fleet import SITE
 
 LINE = words_up.Line("test.ping", 1.5, encode_value(1), "", "glob")
@@ -14,5 +15,6 @@ ASKED = {
     "mine-get": mine.encode(mine.Get("G@os:Debian", ["test.ping"], "compound")),
     "mine-told": words_up.encode(words_up.Page("0123456789abcdef", 1, 2, [words_up.DeviceMine(SITE, "cam-1", [LINE])])),
     "event-page": device_events.encode(device_events.Page(events=[EVENT], outbox=b"8 bytes.", lost=2)),
+    "proven": batch_seeds.PROVEN,
     "event-heard": device_events.encode(device_events.Heard(7, {"event_own_tag": 1})),
 }

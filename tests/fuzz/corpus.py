@@ -48,7 +48,7 @@ from device_agent.trust.root_list import sign_root_list
 from device_agent.trust.signed_job import ALL, JobHeader, Order, seal_for_device, seal_for_group
 from device_agent.trust.site_request import sign_site_request
 from device_agent.trust.token import JoinToken, SiteToken
-from tests.fuzz import envelopes, file_questions, messages, proofs, salt, signed_claims, uplink, world
+from tests.fuzz import batch_seeds, envelopes, file_questions, messages, proofs, salt, signed_claims, uplink, world
 from tests.fuzz.asked_seeds import ASKED
 from tests.fuzz.choosing import Reader, for_reader, reader_of
 from tests.fuzz.files import SEEDS, seeds
@@ -156,6 +156,7 @@ def sealed_things() -> Made:
         ),
         "cancel": notices.sign_cancel(GATEWAY, site=SITE, jid=JID, issued=NOW),
         "ack": notices.sign_ack(GATEWAY, site=SITE, jids=[JID, JID], bitmap=BITS, issued=NOW),
+        "batch": batch_seeds.BATCH,
     }
 
 
@@ -178,7 +179,7 @@ def of_proofs(real: Made) -> Made:
     token = JoinToken(FLEET.fingerprint, *world.TOKEN, SITE, "[2001:db8::1]:8884", tls=True)
     site_token = SiteToken(FLEET.fingerprint, FLEET.a.curve, ("tcp://a.example:4510", "tcp://b.example:4510"))
     made = {
-        **real,
+        **dict(real) | {"item_proof": batch_seeds.PROOF},
         "kind": real["cancel"],
         "one_more_signature": real["root_list"],
         "bundle": notices.bundle(FLEET.chain, [FLEET.site_certificate], world.PREKEY_BODY, [real["revocations"]]),

@@ -7,7 +7,7 @@ master accepts.
 from __future__ import annotations
 
 from device_agent.errors import Refused
-from device_agent.protocol import device_events, mine
+from device_agent.protocol import device_events, mine, proven
 from device_agent.protocol.messages import (
     Event,
     OutcomeRecord,
@@ -112,6 +112,14 @@ def _heard_events(body: bytes) -> object:
     return heard
 
 
+def _proven(body: bytes) -> object:
+    rest, proof = proven.split_proof(body)
+    if proof:
+        assert proven.split_proof(proven.with_proof(rest, proof)) == (rest, proof)
+    proven.signed_form(rest)
+    return rest, proof
+
+
 READERS: dict[str, Reader] = {
     "job": _job,
     "downward": _downward,
@@ -123,6 +131,7 @@ READERS: dict[str, Reader] = {
     "mine-told": _told_of_the_mine,
     "event-page": _page_of_events,
     "event-heard": _heard_events,
+    "proven": _proven,
 }
 
 

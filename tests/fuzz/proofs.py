@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import cache
 
 from device_agent.errors import Refused
-from device_agent.trust import codec, cose, epochs, hpke, join, keys, notices, sessions
+from device_agent.trust import batches, codec, cose, epochs, hpke, join, keys, notices, sessions
 from device_agent.trust.chain import Anchor
 from device_agent.trust.deliveries import CancelDelivery, read_delivery
 from device_agent.trust.join_answer import NotYet, open_response
@@ -153,6 +153,12 @@ def _identity(body: bytes) -> object:
     return keys.did_from_text(_text(body))
 
 
+def _item_proof(body: bytes) -> object:
+    proof = batches.read_proof(body)
+    batches.check_item(batches.open_batch(proof.batch, world.key_for("job")), proof, world.SAID[1])
+    return proof
+
+
 WHOLLY_SIGNED: dict[str, Reader] = {
     "site_certificate": _site_certificate,
     "site_request": open_site_request,
@@ -206,6 +212,8 @@ READERS: dict[str, Reader] = {
     "release_list": _unforged("release_list", lambda body: open_release_list(body, world.RELEASING)),
     "releases": _releases,
     "time_beacon": _unforged("time_beacon", lambda body: open_time_beacon(body, world.anchor().master_key)),
+    "batch": _unforged("batch", lambda body: batches.open_batch(body, world.key_for("job"))),
+    "item_proof": _unforged("item_proof", _item_proof),
 }
 
 

@@ -5,7 +5,18 @@ So a device of the site reads what a site gone bad may sign, and a site what its
 
 from __future__ import annotations
 
-from device_agent.trust import codec, epochs, hpke, join, join_answer, notices, release_list, sessions, time_beacon
+from device_agent.trust import (
+    batches,
+    codec,
+    epochs,
+    hpke,
+    join,
+    join_answer,
+    notices,
+    release_list,
+    sessions,
+    time_beacon,
+)
 from device_agent.trust.chain import Anchor
 from device_agent.trust.policy import check_function, check_reach
 from device_agent.trust.release_list import open_release_list
@@ -157,6 +168,7 @@ READERS: dict[str, Reader] = {
     "time_beacon": lambda payload: open_time_beacon(
         signed(MASTER, time_beacon.TYP, payload), world.anchor().master_key
     ),
+    "batch": lambda payload: batches.open_batch(signed(GATEWAY, batches.BATCH_TYP, payload), world.key_for("job")),
 }
 
 

@@ -39,6 +39,9 @@ RELEASE_LIST: Final = sign_release_list(RELEASE_KEY, version=3, issued=NOW, file
 SIGNED: Final = {"release_list": RELEASE_LIST, "time_beacon": sign_time_beacon(FLEET.a.key, NOW)}
 PREKEY: Final = kem_key("prekey")
 PREKEY_BODY: Final = sign_prekey(FLEET.site.key, site=SITE, public=PREKEY.public, issued=NOW, instance=b"\x0c" * 8)
+SAID: Final = (7, b"an item")
+"""An item of a site and its sequence."""
+
 REQUEST: Final = join.request(CAMERA.key, CAMERA.kem.public, nonce=NONCE, serial="SN-1", model="P3245")
 TERMS: Final = Terms(issued=NOW, epoch=EPOCH, group_key=GROUP_KEY, index=7, password="secret", port=8883)
 

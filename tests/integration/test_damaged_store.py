@@ -44,7 +44,7 @@ def store(tmp_path: Path) -> Path:
         )
         file.execute("INSERT INTO drops VALUES ('events', 'budget', 3)")
         file.executemany(
-            "INSERT INTO manifests VALUES (?, '', 0, 'lisbon', ?, 1)",
+            "INSERT INTO manifests (jid, link, page, site, ids, final) VALUES (?, '', 0, 'lisbon', ?, 1)",
             ((f"2026{n:016d}", b"z" * 80) for n in range(ROWS)),
         )
         file.executemany(

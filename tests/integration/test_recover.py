@@ -50,7 +50,10 @@ async def test_after_a_restart_an_open_job_knows_who_may_have_run_it(tmp_path: P
         await rooms.writer.commit(
             [
                 (
-                    "INSERT INTO outcomes VALUES (NULL, ?, 'lisbon', 'here', '', ?, 'ok', 0, NULL, '', NULL, 1, 0, 1)",
+                    (
+                        "INSERT INTO outcomes (jid, site, device, link, fun, outcome, retcode, why, ended, duration,"
+                        " executions) VALUES (?, 'lisbon', 'here', '', ?, 'ok', 0, '', 1, 0, 1)"
+                    ),
                     [(jid, "test.ping")],
                 )
             ]

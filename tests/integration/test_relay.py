@@ -111,3 +111,23 @@ async def test_registry_rows_are_kept_with_the_sites_revision(tmp_path: Path) ->
         (device,) = [device for device in rooms.registry.below("lisbon") if device.id == "b"]
         # A site that forgot when it first saw a device does not make its master forget.
         assert (device.present, device.first_seen) == (True, 1.0)
+
+
+async def test_a_relay_asks_for_rows_again_that_their_site_did_not_sign(tmp_path: Path) -> None:
+    async with a_master(tmp_path, "lisbon", masters=True) as relay:
+        assert relay.inbox.passes_on
+        assert not await relay.inbox.rows_unproven("lisbon")
+        await relay.inbox.commit_records("lisbon", EPOCH, [a_record("a", "lisbon", 1), a_record("b", "lisbon", 2)])
+        assert await relay.inbox.rows_unproven("lisbon")
+        again = [a_record("a", "lisbon", 1, proven=b"signed"), a_record("b", "lisbon", 2, proven=b"signed")]
+        await relay.inbox.commit_records("lisbon", EPOCH, again)
+        assert not await relay.inbox.rows_unproven("lisbon")
+        assert [record.proven for record in await relay.registry.records_after(0) if record.site == "lisbon"] == [
+            b"signed",
+            b"signed",
+        ]
+
+
+async def test_a_master_does_not_ask_its_sites_to_sign(tmp_path: Path) -> None:
+    async with a_master(tmp_path, "lisbon") as master:
+        assert not master.inbox.passes_on

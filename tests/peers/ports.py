@@ -34,6 +34,7 @@ class Above(Counted):
 
     def __init__(self) -> None:
         super().__init__()
+        self.passes_on = self.unproven = False
         self.states: dict[str, KeyState] = {}
         self.judged: list[tuple[str, str]] = []
         self.brought: dict[str, tuple[bytes, bytes]] = {}
@@ -70,6 +71,9 @@ class Above(Counted):
         self.brought[site] = (request, certificate)
         await self.door.wait()
         return self.states.setdefault(key, "pending")
+
+    async def rows_unproven(self, site: str) -> bool:
+        return self.unproven
 
     async def position(self, site: str, epoch: str) -> tuple[dict[Stream, int], int]:
         return dict(self.positions[site, epoch]), self.revisions[site, epoch]

@@ -17,7 +17,7 @@ from tests.peers.ports import EPOCH, SECONDS, Above, Below
 from upstream import frames
 from upstream.curve import CurveKeys
 from upstream.frames import FromMaster, FromSite
-from upstream.ports import Answering, StoryTeller
+from upstream.ports import Answering, Prover, StoryTeller
 from upstream.sites import Sites
 from upstream.uplink import MasterAddress, Uplink, UplinkRules
 
@@ -81,6 +81,7 @@ def uplink_part(
     site: str = "lisbon",
     echo_seconds: float = ECHO_SECONDS,
     stories: StoryTeller | None = None,
+    prover: Prover | None = None,
     **rules: Any,
 ) -> Uplink:
     """The gateway's end; ``rules`` are those of ``UplinkRules``. No link is lost for silence unless they say when."""
@@ -96,6 +97,7 @@ def uplink_part(
         refusals=below,
         clock=Clock(),
         stories=stories,
+        prover=prover,
         rules=UplinkRules(**rules),
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.peers.database import look
 from tests.peers.system import Ended, System, assert_executed_once, whole_system
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
@@ -64,6 +65,22 @@ def test_the_top_lists_every_device_with_its_own_site_and_the_way_to_it(relay: S
     assert len(devices) == EVERYBODY
     assert {(device["site"], device["link"]) for device in devices} == {("lisbon", "iberia"), ("iberia", "iberia")}
     assert [site["site"] for site in relay.view("central", "/sites")["sites"]] == ["iberia"]
+
+
+def test_what_the_leaf_says_comes_to_the_top_with_its_signature(relay: System) -> None:
+    jid = relay.issue("central", "*", "test.ping")
+    assert_each_once(relay, relay.ended("central", jid), jid)
+    store = relay.state_of("central") / "station.sqlite"
+
+    def unproven() -> list[str]:
+        rows = look(store, "SELECT id FROM devices WHERE site = 'lisbon' AND coalesce(proven, x'') = x''")
+        return [device for (device,) in rows]
+
+    relay.until(lambda: not unproven(), "the leaf's signature is on the row of each of its devices")
+    ((site, link, proven, refused),) = look(store, "SELECT site, link, proven > 0, refused FROM relayed_sites")
+    assert (site, link, proven, refused) == ("lisbon", "iberia", 1, 0)
+    (finding,) = [each for each in relay.command("check", "--json").json("finding") if each["check"] == "relayed"]
+    assert finding["severity"] == "ok"
 
 
 def test_a_job_that_was_issued_at_the_leaf_is_known_at_the_top(relay: System) -> None:

@@ -37,6 +37,7 @@ class Told:
     refused: list[tuple[str, str, str, int]] = field(default_factory=list)
     keys: list[dict[str, Any]] = field(default_factory=list)
     sites: list[dict[str, Any]] = field(default_factory=list)
+    relayed: list[dict[str, Any]] = field(default_factory=list)
     fleet: dict[str, Any] = field(default_factory=dict)
     devices: list[tuple[str, str]] = field(default_factory=list)
     time: float = 0.0
@@ -69,6 +70,9 @@ class Told:
 
     def site_views(self) -> list[dict[str, Any]]:
         return self.sites
+
+    async def relayed_sites(self) -> list[dict[str, Any]]:
+        return self.relayed
 
     def undecided(self) -> list[tuple[str, str]]:
         return self.devices

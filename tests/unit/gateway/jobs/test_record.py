@@ -55,10 +55,11 @@ def test_an_outcome_is_kept_with_all_that_is_known(store: sqlite3.Connection) ->
         link="lisbon",
     )
     (row,) = store.execute("SELECT * FROM outcomes").fetchall()
-    _, jid, site, device, link, fun, outcome, retcode, value, *rest = row
+    _, jid, site, device, link, fun, outcome, retcode, value, *rest, proven = row
     assert (jid, site, device, link, fun) == (JID, "lisbon", "cam-1", "lisbon", "test.echo")
     assert (outcome, retcode, decode_value(value)) == ("ok", 3, {"a": [1, None]})
     assert rest == ["because", 7.5, 1_795_230_900.25, 0.5, 1]
+    assert proven is None
 
 
 def test_no_value_is_kept_as_nothing_and_false_as_false(store: sqlite3.Connection) -> None:
