@@ -114,7 +114,9 @@ class Rehearsal:
     def start_swarm(self, devices: int, token: str) -> Child:
         """Start many agents in one process, with one token; its report is ``swarm.json`` in the folder."""
         report = str(self.folder / "swarm.json")
-        return self.start("swarm", ["swarm", "--devices", str(devices), "--token", token, "--report", report])
+        file = self.folder / "swarm.token"
+        file.write_text(token, encoding="ascii")
+        return self.start("swarm", ["swarm", "--devices", str(devices), "--token-file", str(file), "--report", report])
 
     def start(self, name: str, words: Sequence[str]) -> Child:
         """Start ``outstation`` with these words, or another program when the first word is a path."""

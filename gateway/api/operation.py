@@ -15,6 +15,7 @@ from starlette.responses import Response, StreamingResponse
 from device_agent.errors import NotFound, NotRunning, OutstationError, PolicyRefused, UsageInvalid
 from device_agent.protocol.messages import AuditVerdict
 from gateway.api.door import NOBODY, Door, TokenRefused, TooManyConnections, TooManyFailures
+from gateway.api.hidden_arguments import piece_without_arguments, without_arguments
 from gateway.audit.deed import Deed
 from gateway.devices.policy import Need, Operator, not_allowed, without_file
 
@@ -146,13 +147,20 @@ class Operation:
             )
         if isinstance(answer, str):
             return Response(answer, media_type="text/plain; version=0.0.4")
+
+        def hides() -> bool:
+            return door is not None and not door.policy.shows_arguments(operator)
+
         if isinstance(answer, Mapping):
+            answer = without_arguments(answer, operator) if hides() else answer
             return Response(_json.encode(answer), self.status, media_type="application/json")
         still_may = (lambda: door.still_may(operator, self.need)) if door is not None else (lambda: True)
         if isinstance(answer, ServerSent):
-            pieces, kept_out = _while_allowed(answer.pieces, still_may), {"Cache-Control": "no-store"}
+            allowed, kept_out = _while_allowed(answer.pieces, still_may), {"Cache-Control": "no-store"}
+            pieces = (piece_without_arguments(piece, operator) if hides() else piece async for piece in allowed)
             return StreamingResponse(pieces, headers=kept_out, media_type=EVENT_STREAM)
-        return StreamingResponse(_lines(answer, still_may), media_type="application/x-ndjson")
+        show = (lambda each: without_arguments(each, operator)) if hides() else None
+        return StreamingResponse(_lines(answer, still_may, show), media_type="application/x-ndjson")
 
     async def _admit(self, operator: Operator, door: Door | None, request: Request) -> None:
         if operator.may(self.need):
@@ -272,11 +280,13 @@ def failure(error: OutstationError) -> Response:
 
 
 async def _lines(
-    answers: AsyncIterator[Mapping[str, Any] | None], still_may: Callable[[], bool]
+    answers: AsyncIterator[Mapping[str, Any] | None],
+    still_may: Callable[[], bool],
+    show: Callable[[Mapping[str, Any]], Any] | None,
 ) -> AsyncIterator[bytes]:
     async for answer in _while_allowed(answers, still_may):
         # None is a keepalive: an empty line, which readers skip.
-        yield b"\n" if answer is None else _json.encode(answer) + b"\n"
+        yield b"\n" if answer is None else _json.encode(show(answer) if show is not None else answer) + b"\n"
 
 
 async def _while_allowed(answers: AsyncIterator[Piece], still_may: Callable[[], bool]) -> AsyncIterator[Piece]:

@@ -8,15 +8,33 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Sequence
 from typing import Any
 
 from device_agent.command_line.durations import duration, written
 from device_agent.errors import UsageInvalid
 
-__all__ = ["carried", "duration", "read", "split_arguments", "value", "written"]
+__all__ = ["carried", "duration", "read", "split_arguments", "value", "with_stdin", "written"]
 
 NAMED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(?!=)(.*)\Z", re.DOTALL)
+
+
+STDIN_CHARACTERS = 1_048_576
+
+
+def with_stdin(typed: Sequence[str] | None, *, from_stdin: bool) -> list[str]:
+    """Arguments that were typed, and behind them a line of standard input each where ``--args-stdin`` is given.
+
+    So a secret does not stand in the list of processes. Raises ``UsageInvalid``.
+    """
+    given = list(typed or [])
+    if not from_stdin:
+        return given
+    text = sys.stdin.read(STDIN_CHARACTERS + 1)
+    if len(text) > STDIN_CHARACTERS:
+        raise UsageInvalid(f"standard input has more than {STDIN_CHARACTERS} characters of arguments")
+    return given + text.splitlines()
 
 
 def split_arguments(typed: Sequence[str]) -> tuple[list[Any], dict[str, Any]]:

@@ -9,7 +9,7 @@ import typer
 
 from device_agent.errors import EXIT_NOT_ALL_OK, EXIT_OK, NotRunning, UsageInvalid
 from gateway.cli import completion
-from gateway.cli.arguments import duration, split_arguments
+from gateway.cli.arguments import duration, split_arguments, with_stdin
 from gateway.cli.command import ASKING, HelpText, invocation, verb
 from gateway.cli.failures import INTERRUPTED
 from gateway.cli.highstate import highstate, step_line
@@ -47,6 +47,9 @@ Arguments = Annotated[list[str] | None, typer.Argument(metavar="[ARG|NAME=VALUE]
 Timeout = Annotated[
     str | None, typer.Option(metavar="DURATION", help="how long it may run: 30s, 5m (default: calls.timeout_seconds)")
 ]
+ArgsStdin = Annotated[
+    bool, typer.Option("--args-stdin", help="read more arguments from stdin, one a line: they do not show in ps")
+]
 Json = Annotated[bool, typer.Option("--json", help="one JSON object, with how it ended")]
 Detach = Annotated[bool, typer.Option("--detach", "--async", help="print the jid and do not wait")]
 
@@ -68,11 +71,20 @@ def runner(
     arguments: Arguments = None,
     *,
     timeout: Timeout = None,
+    args_stdin: ArgsStdin = False,
     as_json: Json = False,
     detach: Detach = False,
 ) -> int:
     """Call a runner; what it returned."""
-    return _call(context, "runner", function, arguments, timeout, as_json=as_json, detach=detach)
+    return _call(
+        context,
+        "runner",
+        function,
+        with_stdin(arguments, from_stdin=args_stdin),
+        timeout,
+        as_json=as_json,
+        detach=detach,
+    )
 
 
 def wheel(
@@ -86,11 +98,20 @@ def wheel(
     arguments: Arguments = None,
     *,
     timeout: Timeout = None,
+    args_stdin: ArgsStdin = False,
     as_json: Json = False,
     detach: Detach = False,
 ) -> int:
     """Call a wheel; what it returned."""
-    return _call(context, "wheel", function, arguments, timeout, as_json=as_json, detach=detach)
+    return _call(
+        context,
+        "wheel",
+        function,
+        with_stdin(arguments, from_stdin=args_stdin),
+        timeout,
+        as_json=as_json,
+        detach=detach,
+    )
 
 
 def _call(

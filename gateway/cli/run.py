@@ -13,7 +13,7 @@ from device_agent.errors import EXIT_NOT_ALL_OK, EXIT_NOT_RUNNING, EXIT_OK, EXIT
 from device_agent.protocol import limits
 from device_agent.protocol.outcomes import MEANING
 from gateway.cli import completion, targets
-from gateway.cli.arguments import duration, split_arguments, split_each, written
+from gateway.cli.arguments import duration, split_arguments, split_each, with_stdin, written
 from gateway.cli.command import HelpText, invocation, verb
 from gateway.cli.failures import INTERRUPTED
 
@@ -94,6 +94,9 @@ Return = Annotated[
 ]
 Why = Annotated[str, typer.Option("--why", metavar="TEXT", help="the reason, for the audit and whoever releases it")]
 Json = Annotated[bool, typer.Option("--json", help="one JSON object per outcome, and a last one as summary")]
+ArgsStdin = Annotated[
+    bool, typer.Option("--args-stdin", help="read more arguments from stdin, one a line: they do not show in ps")
+]
 Detach = Annotated[bool, typer.Option("--detach", help="print the jid and do not wait")]
 Verbose = Annotated[bool, typer.Option("--verbose", help="list every device, also on a terminal")]
 
@@ -117,6 +120,7 @@ def run(
     why: Why = "",
     sealed: Sealed = False,
     returners: Return = None,
+    args_stdin: ArgsStdin = False,
     as_json: Json = False,
     detach: Detach = False,
     verbose: Verbose = False,
@@ -135,10 +139,11 @@ def run(
     positional: list[Any]
     named: dict[str, Any] = {}
     try:
+        typed = with_stdin(arguments, from_stdin=args_stdin)
         if len(functions) > 1:
-            positional = list(split_each(functions, arguments or []))
+            positional = list(split_each(functions, typed))
         else:
-            positional, named = split_arguments(arguments or [])
+            positional, named = split_arguments(typed)
     except UsageInvalid as error:
         raise typer.BadParameter(error.what, param_hint="ARG") from None
     wanted = {

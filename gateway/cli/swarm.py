@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -9,6 +10,7 @@ import typer
 from device_agent.errors import EXIT_NOT_ALL_OK, EXIT_OK, EXIT_USAGE
 from device_agent.protocol import limits
 from gateway.cli.command import HelpText, verb
+from gateway.cli.ssh_words import text_of
 
 TEXT = HelpText(
     purpose="Be many devices in one process, each with a connection of its own, for load and rehearsals.",
@@ -18,7 +20,7 @@ TEXT = HelpText(
         "writes the report at once."
     ),
     examples=[
-        ("outstation swarm --devices 1000 --token 'TOKEN'", "site and broker are those of the token"),
+        ("outstation swarm --devices 1000 --token-file swarm.token", "site and broker are those of the token"),
         ("outstation swarm --token 'TOKEN' --prefix gate- --report swarm.json", "and say what it did"),
     ],
     exits={
@@ -35,7 +37,10 @@ def add(app: typer.Typer) -> None:
 
 
 def swarm(
-    token: Annotated[str, typer.Option(metavar="TOKEN", help="the token that they join with")],
+    token: Annotated[str | None, typer.Option(metavar="TOKEN", help="the token that they join with")] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="read the token from a file, so that it does not show in ps")
+    ] = None,
     devices: Annotated[
         int, typer.Option(metavar="N", min=1, max=limits.DEVICES_PER_STATION, help="how many devices")
     ] = 100,
@@ -55,6 +60,10 @@ def swarm(
 
     from device_agent import swarm as many
 
+    if (token is None) == (token_file is None):
+        raise typer.BadParameter("a swarm joins with one token", param_hint="--token or --token-file")
+    if token_file is not None:
+        token = text_of(token_file).strip()
     wanted = {"devices": devices, "token": token, "prefix": prefix, "report": report, "cache_dir": cache}
     try:
         settings = msgspec.convert(wanted, many.SwarmSettings)

@@ -238,6 +238,12 @@ class Policy:
     centre: tuple[Rule, ...] | None = None
     source: str = ""
     tokens: Mapping[str, frozenset[Role]] = field(default_factory=dict)
+    arguments: frozenset[Role] | None = None
+    """The roles that see the arguments of other operators' jobs; None is every role that may look."""
+
+    def shows_arguments(self, operator: Operator) -> bool:
+        """Whether an operator sees the arguments of other operators' jobs."""
+        return self.arguments is None or "admin" in operator.roles or bool(self.arguments & operator.roles)
 
     def token_roles(self, name: str) -> frozenset[Role]:
         """The roles of a token's user, where the token has none of its own."""

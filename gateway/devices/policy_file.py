@@ -87,6 +87,7 @@ class PolicyTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     groups: dict[str, Roles] = {}
     tokens: dict[str, Roles] = {}
     others: Roles | None = None
+    arguments: Annotated[Roles, Meta(description="roles that see the arguments of jobs; default: all")] | None = None
     rules: RulesTable = RulesTable()
     centre: Annotated[list[CentreRule], Meta(max_length=MANY)] | None = None
 
@@ -102,6 +103,7 @@ def load_policy(path: Path) -> Policy:
         others=frozenset() if table.others is None else _roles(table.others),
         operator=None if table.rules.operator is None else tuple(_rule(rule) for rule in table.rules.operator),
         centre=None if table.centre is None else tuple(_rule(rule) for rule in table.centre),
+        arguments=None if table.arguments is None else _roles(table.arguments),
         source=str(path),
     )
 

@@ -34,6 +34,7 @@ from gateway.devices.policy import (
     not_allowed,
 )
 from gateway.devices.registry import Registry
+from gateway.jobs.asker import asker, is_own
 from gateway.jobs.narrowing import named_devices, narrowed_to
 from gateway.metrics import Metrics
 from gateway.store.writer import Statement
@@ -128,11 +129,11 @@ class Permission:
         """Whether a job from a master would run at once on all of these devices of this station. Records nothing."""
         if self._policy().centre is None:
             return True
-        return isinstance(self._judged(_asker(job), job, list(ids), [self._site]), Allow)
+        return isinstance(self._judged(asker(job.user), job, list(ids), [self._site]), Allow)
 
     def above(self, job: Job, target: Target) -> Ruling:
         """A job from a master: device by device of this station, and as a whole for each site below."""
-        operator = _asker(job)
+        operator = asker(job.user)
         if self._policy().centre is None:
             return Ruling(statements=tuple(self._audit.statements([_deed(operator, job, "allow", job.why)])))
         own = [
@@ -173,7 +174,7 @@ class Permission:
 
     async def cancelling(self, operator: Operator, job: Job, *, issued_here: bool) -> list[Statement]:
         """The audit row of a cancel: of a job of one's own, or one could run oneself. Raises ``PolicyRefused``."""
-        if "admin" not in operator.roles and not (issued_here and _is_own(job, operator)):
+        if "admin" not in operator.roles and not (issued_here and is_own(job.user, operator)):
             devices = self._meant(compile_target(job.tgt, job.tgt_type))
             ids, sites = [device.id for device in devices], list({device.site for device in devices})
             try:
@@ -188,7 +189,7 @@ class Permission:
 
     async def releasing(self, operator: Operator, job: Job, *, issued_here: bool) -> list[Statement]:
         """The audit row of a release. Nobody releases what he asked for himself. Raises ``PolicyRefused``."""
-        if issued_here and _is_own(job, operator):
+        if issued_here and is_own(job.user, operator):
             await self._audit.refused(_deed(operator, job, "deny", "a job of his own", action="release"))
             raise PolicyRefused(
                 f"{operator.name} may not release a job of his own",
@@ -335,18 +336,6 @@ def _arguments(job: Job) -> str:
 def _target_text(job: Job) -> str:
     signed = job.tgt if job.tgt_type == "glob" else f"{job.tgt_type}: {job.tgt}"
     return f"{job.typed_type}: {job.typed} = {signed}" if job.typed else signed
-
-
-def _asker(job: Job) -> Operator:
-    """Who asked a master for a job. Behind the name in its user stand the door there, and on whose behalf."""
-    name, _, rest = job.user.partition(" ")
-    return Operator(name or "unknown", frozenset(), "above", asked_by_token=f"{rest} ".startswith("via api "))
-
-
-def _is_own(job: Job, operator: Operator) -> bool:
-    """Whether this operator asked this station for the job."""
-    asker = _asker(job)
-    return (asker.name, asker.by_token) == (operator.name, operator.by_token)
 
 
 def _both(reason: str, why: str) -> str:

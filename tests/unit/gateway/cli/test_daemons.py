@@ -80,6 +80,18 @@ def test_a_swarm_is_told_what_to_be(shell: Shell, monkeypatch: pytest.MonkeyPatc
     ]
 
 
+def test_a_swarm_reads_its_token_from_a_file(shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    told: list[SwarmSettings] = []
+    monkeypatch.setattr("device_agent.swarm.main", told.append)
+    file = tmp_path / "token"
+    file.write_text("A TOKEN\n", encoding="ascii")
+    assert shell.here("swarm", "--token-file", str(file)).status == 0
+    assert [each.token for each in told] == ["A TOKEN"]
+    for wrong in ([], ["--token", "TOKEN", "--token-file", str(file)]):
+        finished = shell.here("swarm", *wrong)
+        assert (finished.status, "--token-file" in finished.error) == (2, True)
+
+
 def test_a_prefix_or_a_token_that_cannot_be_is_a_mistake(shell: Shell) -> None:
     finished = shell.here("swarm", "--token", "TOKEN", "--prefix", "no/slash")
     assert (finished.status, finished.out) == (2, "")

@@ -152,7 +152,11 @@ def test_a_missing_command_shows_what_there_is(shell: Shell, line: tuple[str, ..
         (["jobs", "show"], "missing argument 'JID'", "outstation jobs show [OPTION]… JID"),
         (["jobs", "list", "--limit"], "option '--limit' requires an argument", "outstation jobs list [OPTION]…"),
         (["check", "extra"], "got unexpected extra argument(s) (extra)", "outstation check [OPTION]…"),
-        (["swarm"], "missing option '--token'", "outstation swarm [OPTION]…"),
+        (
+            ["swarm"],
+            "invalid value for --token or --token-file: a swarm joins with one token",
+            "outstation swarm [OPTION]…",
+        ),
     ],
 )
 def test_a_mistake_is_one_line_and_the_right_usage(shell: Shell, line: list[str], error: str, usage: str) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 from typing import Any
 
 import pytest
 
+from gateway.cli.arguments import STDIN_CHARACTERS
 from gateway.cli.run import user_name
 from tests.peers.api_double import JID, ApiDouble, job, outcome, watched
 from tests.unit.gateway.cli.conftest import Shell
@@ -47,6 +49,22 @@ def test_arguments_and_options_reach_the_station(api: ApiDouble, shell: Shell) -
     assert wanted["arg"] == [3, {"a": ["x"]}, -1, "--json"]
     assert wanted["kwarg"] == {"timeout": 5}
     assert (wanted["late"], wanted["expires_seconds"], wanted["run_limit"]) == ("run", 7200, 90)
+
+
+def test_arguments_of_standard_input_stand_behind_those_typed(
+    api: ApiDouble, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("secret word\ntimeout=5\n[a, b]\n"))
+    assert shell.here("run", "cam-1", "test.echo", "typed", "--args-stdin", "--json").status == 0
+    wanted = asked(api)
+    assert (wanted["arg"], wanted["kwarg"]) == (["typed", "secret word", ["a", "b"]], {"timeout": 5})
+
+
+def test_more_of_standard_input_than_a_job_carries_is_refused(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("x" * (STDIN_CHARACTERS + 1)))
+    finished = shell.here("run", "cam-1", "test.echo", "--args-stdin")
+    assert (finished.status, finished.out) == (2, "")
+    assert "standard input" in finished.error
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,77 @@
+"""A policy that shows the arguments of jobs to some roles alone: everywhere in the API, but for one's own jobs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.api.hidden_arguments import HIDDEN, piece_without_arguments, without_arguments
+from gateway.devices.policy import Operator
+from tests.peers.office import Office, an_office
+
+SECRET = "hunter2"
+POLICY = """\
+tokens: {ada: admin, anna: operator, bob: operator, eve: viewer}
+arguments: [approver]
+"""
+
+
+async def looked_at(office: Office, user: str, jid: str) -> dict[str, str]:
+    """What each place that tells of a job says to this user."""
+    places = ("/jobs", f"/jobs/{jid}", "/audit", f"/jobs/{jid}/outcomes")
+    return {place: (await office.ask(user, "GET", place)).body.decode() for place in places}
+
+
+async def test_the_arguments_of_others_are_hidden_and_ones_own_are_not(tmp_path: Path) -> None:
+    async with an_office(tmp_path, POLICY) as office:
+        office.here("cam-1")
+        heard = await office.run("anna", "test.echo", tgt="cam-1", arg=[SECRET], kwarg={"text": SECRET})
+        assert heard.status == 201
+        assert SECRET in heard.body.decode(), "whoever asks sees what was asked"
+        jid = heard.json()["jid"]
+        for user in ("bob", "eve"):
+            for place, told in (await looked_at(office, user, jid)).items():
+                assert SECRET not in told, (user, place)
+        assert json.loads((await looked_at(office, "bob", jid))[f"/jobs/{jid}"])["arg"] == HIDDEN
+        for user in ("ada", "anna"):
+            assert SECRET in (await looked_at(office, user, jid))[f"/jobs/{jid}"]
+
+
+async def test_without_the_setting_whoever_may_look_sees_them(tmp_path: Path) -> None:
+    async with an_office(tmp_path, "tokens: {anna: operator, eve: viewer}\n") as office:
+        office.here("cam-1")
+        jid = (await office.run("anna", "test.echo", tgt="cam-1", arg=[SECRET])).json()["jid"]
+        assert SECRET in (await looked_at(office, "eve", jid))[f"/jobs/{jid}"]
+
+
+EVE = Operator("eve", frozenset({"viewer"}))
+
+
+@pytest.mark.parametrize(
+    ("answer", "shown"),
+    [
+        ({"arg": ["x"], "fun": "f"}, {"arg": HIDDEN, "fun": "f"}),
+        ({"arg": [], "kwarg": {}}, {"arg": [], "kwarg": {}}),
+        ({"rows": [{"user": "bob", "arguments": "x"}]}, {"rows": [{"user": "bob", "arguments": HIDDEN}]}),
+        ({"user": "eve", "arg": ["x"]}, {"user": "eve", "arg": ["x"]}),
+        ({"user": "eve via api", "arg": ["x"]}, {"user": "eve via api", "arg": HIDDEN}),
+        ({"data": {"fun_args": ["x"], "return": {"args": 1}}}, {"data": {"fun_args": HIDDEN, "return": {"args": 1}}}),
+        ({"a": ({"kwargs": {"k": 1}},)}, {"a": [{"kwargs": HIDDEN}]}),
+        (None, None),
+    ],
+)
+def test_what_is_hidden_of_an_answer(answer: Any, shown: Any) -> None:
+    assert without_arguments(answer, EVE) == shown
+
+
+def test_pieces_of_a_stream_keep_their_form() -> None:
+    piece = b'id: a-1\ndata: {"tag":"salt/job/1/new","data":{"arg":["x"]}}\n\n'
+    hidden = piece_without_arguments(piece, EVE)
+    assert hidden.startswith(b"id: a-1\ndata: {")
+    assert hidden.endswith(b"}\n\n")
+    assert json.loads(hidden.partition(b"data: ")[2])["data"]["arg"] == HIDDEN
+    for other in (b":\n\n", b"retry: 1000\n\n"):
+        assert piece_without_arguments(other, EVE) == other
