@@ -64,7 +64,7 @@ class ItemSender:
         try:
             if rolled_back or not await self._outgoing.reaches(welcome.positions):
                 # A store restored from a backup would number new items as old ones, which the master has had.
-                await self._outgoing.renew_epoch()
+                await self._outgoing.went_back("a master knows more of this store than is in it")
                 raise LinkLost("the master knows more of this store than is in it: going on under a new epoch")
         except OutstationError as error:
             raise LinkLost(f"the spool cannot be read: {error.what}") from None

@@ -57,6 +57,9 @@ class Outgoing(Protocol):
     async def renew_epoch(self) -> None:
         """Number from now on under another name."""
 
+    async def went_back(self, why: str) -> None:
+        """A master knows more of this store than is in it: say so here, and number from now on under another name."""
+
 
 class Prover(Protocol):
     """Signs what this site says, for a station above that passes it on. What has a proof already is left as it is."""

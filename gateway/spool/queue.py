@@ -10,7 +10,7 @@ import json
 import logging
 import secrets
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -52,6 +52,10 @@ def spool_of(settings: SpoolSettings, writer: Writer, reader: Reader, epoch: str
     return Spool(writer, reader, epoch, enabled=False, rules=rules, budget=Budget(most), clock=clock)
 
 
+async def _nobody(_: str) -> None:
+    """A spool by itself."""
+
+
 class Spool(Part):
     """Implements ``upstream.ports.Outgoing``. On a station without masters it keeps nothing: nobody would take it."""
 
@@ -77,6 +81,8 @@ class Spool(Part):
         self._handed_out: Counter[Stream] = Counter()
         self._changed = asyncio.Event()
         self.enabled = enabled
+        self.on_went_back: Callable[[str], Awaitable[None]] = _nobody
+        """Called when a master shows that this store lost commits."""
 
     async def open(self) -> None:
         """Learn how full it is."""
@@ -235,6 +241,11 @@ class Spool(Part):
         epoch = secrets.token_hex(8)
         await self._writer.commit([("UPDATE station SET value = ? WHERE key = 'epoch'", [(epoch,)])])
         self._epoch = epoch
+
+    async def went_back(self, why: str) -> None:
+        """A master knows more of this store than is in it. The state of the store is on disk before the new epoch."""
+        await self.on_went_back(why)
+        await self.renew_epoch()
 
     async def pending(self) -> int:
         """How many items wait."""

@@ -17,7 +17,7 @@ from gateway.store.damage import ROW, Damage, decode, encode
 from gateway.store.opening import belongings, set_aside
 from gateway.store.reader import Reader
 from gateway.store.trust_state import ROW as TRUST_ROW
-from gateway.store.trust_state import SOUND, StoreTrust, acknowledged, keeping, load_trust
+from gateway.store.trust_state import SOUND, StoreTrust, acknowledged, joined, keeping, load_trust
 from gateway.store.writer import StoreFailed, Writer
 
 log = logging.getLogger(__name__)
@@ -57,6 +57,16 @@ class Aftermath(Part):
     def view(self) -> dict[str, Any] | None:
         """What happened, as checks look at it; None when nothing did, or when it is long ago."""
         return None if self.damage is None else {**msgspec.to_builtins(self.damage), "words": self.damage.words()}
+
+    async def went_back(self, why: str) -> None:
+        """A master shows that the store lost commits which the witness does not know of. Raises ``StoreFailed``."""
+        now = self._clock.wall()
+        reason = f"{why}, so commits are gone; what else the store lacks is not known"
+        trust = joined(self.trust, StoreTrust(state="went_back", at=now, reason=reason))
+        await self._writer.commit([keeping(trust)])
+        self.trust = trust
+        log.critical("the store is not what it was: %s", trust.words())
+        await self._tell_trust(trust)
 
     async def acknowledge(self, user: str) -> StoreTrust:
         """An operator knows of the loss: the store is not in doubt any more. Raises ``StoreFailed``."""

@@ -86,7 +86,7 @@ def _judged(
     store: sqlite3.Connection, has: Position, seen: Position | None, witnessed: bool, found: Found, now: float
 ) -> StoreTrust | None:
     """The state of a store that lacks something, which is on disk with its counters; None for one that is sound."""
-    witness = seen if seen is not None and _is_of(seen, has, witnessed, found) else None
+    witness = seen if seen is not None and _is_of(seen, has, witnessed) else None
     reason = _reason(has, seen, witness, witnessed, found)
     salvaged = found.salvage is not None and bool(found.salvage.incomplete or found.salvage.epoch_renewed)
     if not reason and not salvaged:
@@ -155,10 +155,10 @@ def _read(path: Path) -> Position | None:
         return None
 
 
-def _is_of(seen: Position, has: Position, witnessed: bool, found: Found) -> bool:
+def _is_of(seen: Position, has: Position, witnessed: bool) -> bool:
     """Whether a witness speaks of this store, so that its numbers can be compared."""
-    # A fresh store beside a witness: the file was lost. After a salvage its name may be among what was lost.
-    return seen.store == has.store or found.is_new or (found.salvage is not None and not witnessed)
+    # A store without a name of its own beside a witness has lost its name: with its log, or in a salvage.
+    return seen.store == has.store or not witnessed
 
 
 def _reason(has: Position, seen: Position | None, witness: Position | None, witnessed: bool, found: Found) -> str:
@@ -166,8 +166,7 @@ def _reason(has: Position, seen: Position | None, witness: Position | None, witn
     if seen is None:
         return LOST if witnessed else ""
     if witness is None:
-        # Where the store never had a witness an older release made it: then the witness is a leftover.
-        return FOREIGN if witnessed else ""
+        return FOREIGN
     if found.is_new:
         return GONE
     if witness.commit > has.commit:

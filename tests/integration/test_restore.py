@@ -13,6 +13,7 @@ from device_agent.trust.device_certificate import read_device_certificate
 from device_agent.trust.epochs import GroupKeys, open_epoch
 from gateway.backup import contents
 from gateway.backup.take import _salt_masters
+from gateway.checks import store as store_check
 from gateway.devices.epochs import Epochs
 from gateway.devices.recertify import Recertification
 from gateway.devices.sessions import Sessions
@@ -169,6 +170,17 @@ async def test_a_restored_store_numbers_under_another_name_each_time(
     ]
     assert len(set(names)) == 3
     assert all(len(name) == 16 for name in names)
+
+
+async def test_a_restored_store_is_in_doubt_and_has_a_witness_of_its_own(new: Gateway, backup: Path) -> None:
+    new.put_back(backup)
+    for _ in range(2):
+        async with opened_rooms(new.state, clock=new.clock, working=True) as rooms:
+            trust = rooms.aftermath.trust
+            assert (trust.state, trust.in_doubt, trust.missing) == ("restored", True, {})
+            assert "restored from a backup" in trust.reason
+            assert [each.severity for each in await store_check.check(rooms.facts)] == ["info"]
+    assert look(new.state / "station.sqlite", "SELECT count(*) FROM events WHERE tag LIKE '%/damaged'") == [(0,)]
 
 
 async def test_the_group_key_is_a_new_one_that_devices_take_which_went_on_without_us(

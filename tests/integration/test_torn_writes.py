@@ -19,6 +19,8 @@ from tests.peers.power_cut import Disk, PtraceNotAllowed, Step, record
 ROWS = 150
 STATES = 240
 SEED = 20261122
+LIES = 20
+LYING_STEPS = 400
 SHARES = (0.0, 0.5, 0.5, 0.9, 0.1, 1.0)
 """How much of what was not synced is on disk: nothing, some of it, all of it."""
 
@@ -65,6 +67,39 @@ def test_no_row_is_missing_whose_commit_had_returned(trace: tuple[Path, list[Ste
     assert len(acknowledged) > ROWS // 2
 
 
+def test_a_disk_that_lies_about_flushes_of_the_log_is_noticed(trace: tuple[Path, list[Step]], tmp_path: Path) -> None:
+    """Whatever rows are missing that were acknowledged before the newest witness: the store says that it went back."""
+    folder, steps = trace
+    witness, log = str(folder / "station.sqlite.witness"), str(folder / "station.sqlite-wal")
+    wals = [place for place, step in enumerate(steps) if step.call == "sync" and step.path == log]
+    noticed = 0
+    for number, lies_from in enumerate(wals[:: max(1, len(wals) // LIES)]):
+        disk, acknowledged, certain = Disk(folder), set[str](), set[str]()
+        ends = min(lies_from + LYING_STEPS, len(steps))
+        for place, step in enumerate(steps[:ends]):
+            if place >= lies_from and step.path == log and step.call == "sync":
+                continue
+            # A checkpoint would carry the log home: then nothing is missing.
+            if place >= lies_from and step.path == str(folder / "station.sqlite"):
+                break
+            disk.take(step)
+            if step.call == "append" and step.path == str(folder / "acknowledged"):
+                acknowledged.add(step.content.decode().strip())
+            if step.call == "sync" and step.path == witness:
+                certain = set(acknowledged)
+        laid_out = tmp_path / f"lie-{number}"
+        disk.lay_out(laid_out, random.Random(number), 0.0)
+        path = laid_out / "station.sqlite"
+        open_store(path, Clock())
+        found = {key for (key,) in look(path, "SELECT key FROM station WHERE key LIKE 'row-%'")}
+        said = look(path, "SELECT value FROM station WHERE key = 'trust'")
+        if certain - found:
+            assert said, f"lie from step {lies_from}: {sorted(certain - found)} missing"
+            assert '"went_back"' in said[0][0]
+            noticed += 1
+    assert noticed > 3
+
+
 def is_store(step: Step, folder: Path) -> bool:
     return Path(step.path).parent == folder and Path(step.path).name.startswith("station.sqlite")
 
@@ -74,5 +109,7 @@ def assert_all_are_there(path: Path, acknowledged: set[str], what: str) -> None:
     assert look(path, "PRAGMA integrity_check") == [("ok",)], what
     found = {key for (key,) in look(path, "SELECT key FROM station WHERE key LIKE 'row-%'")}
     assert acknowledged <= found, f"{what}: {sorted(acknowledged - found)} missing"
-    said = look(path, "SELECT value FROM station WHERE key = 'damage'")
+    said = look(path, "SELECT value FROM station WHERE key IN ('damage', 'trust')")
     assert set_aside(path) == [], f"{what}: {said}"
+    # An honest power cut leaves the witness behind the store, which is no loss.
+    assert said == [], what

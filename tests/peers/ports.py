@@ -206,6 +206,9 @@ class Below(Counted):
     async def report(self, master: str) -> list[LedgerRow]:
         return []
 
+    async def went_back(self, why: str) -> None:
+        await self.renew_epoch()
+
     async def renew_epoch(self) -> None:
         self.epochs.append(f"{len(self.epochs):016x}")
 
