@@ -101,8 +101,8 @@ def read_witness(path: Path) -> Position | None:
 
 def make_witness(path: Path, state: Position) -> None:
     """Write the whole file anew; it is on disk when this returns. Raises ``OSError``."""
-    # Both slots: the first write after this one may tear either.
-    replace_private(path, _encoded(replace(state, serial=1)) + _encoded(replace(state, serial=2)))
+    slots = sorted((1, 2), key=lambda serial: serial % SLOTS)
+    replace_private(path, b"".join(_encoded(replace(state, serial=serial)) for serial in slots))
 
 
 class WitnessFile:

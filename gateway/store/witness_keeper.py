@@ -1,7 +1,7 @@
 """Keeps the witness of a store up to date while the station runs, off the way of commits.
 
-The first commit after a pause is witnessed at once, later ones together every ``EVERY_SECONDS``. The store commits
-first and the witness follows, so on a disk that keeps its promises the witness is never ahead.
+All commits of ``EVERY_SECONDS`` are witnessed together, so that the flush of the witness delays few of them. The store
+commits first and the witness follows, so on a disk that keeps its promises the witness is never ahead.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ class WitnessKeeper:
         """Write the witness for ever."""
         while True:
             await self._written.wait()
+            await asyncio.sleep(EVERY_SECONDS)
             self._written.clear()
             try:
                 state = await self._connection.run(position)
@@ -50,7 +51,6 @@ class WitnessKeeper:
                 log.warning("the store's witness was not written, tried after the next commit error=%s", error)
             else:
                 await asyncio.to_thread(self.file.write, state)
-            await asyncio.sleep(EVERY_SECONDS)
 
     async def finish(self) -> None:
         """Say that the store is closed in order. The caller commits nothing after this."""

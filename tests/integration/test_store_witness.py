@@ -15,56 +15,18 @@ import pytest
 from device_agent.clock import Clock
 from device_agent.protocol.messages import decode_stored, encode
 from gateway.checks import store as store_check
-from gateway.checks.finding import Finding
-from gateway.rooms import Rooms
 from gateway.spool.ledger import recount
 from gateway.store import went_back
 from gateway.store.opening import open_store
-from gateway.store.reader import Reader
-from gateway.store.trust_state import SOUND, StoreTrust, load_trust
+from gateway.store.trust_state import SOUND
 from gateway.store.witness import SLOT_BYTES, read_witness, witness_path
-from tests.peers.central import a_master
 from tests.peers.database import FIRST_JID, a_job, look, opened_rooms, spooled
 from tests.peers.waiting import until
-from upstream import frames
-from upstream.dealer import LinkLost
-from upstream.item_sender import ItemSender
-from upstream.link_budget import LinkBudget
-from upstream.ports import Entry
-from upstream.window import Window
+from tests.peers.witnessed_stores import epoch, gone, log_of, store_in, trust_of, witnessed
 
 EARLY, LATE = 30, 80
 MARK = b"m" * 16
 Loss = Callable[[Path], None]
-
-
-def store_in(folder: Path) -> Path:
-    return folder / "station.sqlite"
-
-
-def log_of(store: Path) -> Path:
-    return store.with_name("station.sqlite-wal")
-
-
-def epoch(store: Path) -> str:
-    return str(look(store, "SELECT value FROM station WHERE key = 'epoch'")[0][0])
-
-
-def commits(store: Path) -> int:
-    return int(look(store, "SELECT number FROM store_commits")[0][0])
-
-
-async def trust_of(store: Path) -> StoreTrust:
-    async with Reader(store) as reader:
-        return await load_trust(reader)
-
-
-async def witnessed(store: Path) -> None:
-    def caught_up() -> bool:
-        found = read_witness(witness_path(store))
-        return found is not None and found.commit == commits(store)
-
-    await until(caught_up)
 
 
 @pytest.fixture(scope="module")
@@ -97,10 +59,6 @@ def killed(as_killed: Path, tmp_path: Path) -> Path:
     """The store of such a state, in a folder of the test's own."""
     shutil.copytree(as_killed, tmp_path / "state")
     return store_in(tmp_path / "state")
-
-
-def gone(store: Path) -> None:
-    log_of(store).unlink()
 
 
 def empty(store: Path) -> None:
@@ -344,72 +302,6 @@ async def test_a_witness_that_cannot_be_written_holds_up_nothing(tmp_path: Path)
         await rooms.bus.fire([rooms.bus.event("door/open", {"n": 1})])
         await until(lambda: rooms.writer.witness.file.failing != "")
         assert len(await spooled(rooms)) == 1
-
-
-async def test_a_loss_that_only_a_master_knows_of_is_reported_as_well(tmp_path: Path) -> None:
-    async with opened_rooms(tmp_path / "state", masters=True, working=True) as rooms:
-        await rooms.bus.fire([rooms.bus.event("door/open", {"n": 1})])
-        before = rooms.spool.epoch
-        assert await store_check.check(rooms.facts) == [
-            Finding(check="store", severity="ok", finding="never damaged, as far as is known")
-        ]
-        sender = ItemSender(rooms.spool, LinkBudget(0, Clock()), Window(Clock(), 15.0), "k" * 40, rooms.metrics)
-        with pytest.raises(LinkLost, match="new epoch"):
-            await sender.begin(frames.SiteWelcome("central", {"events": 7}, 0), rolled_back=False)
-        assert rooms.spool.epoch != before
-        (finding,) = await store_check.check(rooms.facts)
-        assert finding.severity == "error"
-        assert "a master knows more of this store" in finding.finding
-    assert (await trust_of(store_in(tmp_path / "state"))).state == "went_back"
-
-
-async def test_a_store_is_fenced_as_a_copy_only_if_it_is_one(tmp_path: Path) -> None:
-    """One gateway whose store went back is let in under a new epoch, and of two copies one is fenced."""
-
-    async def hello(rooms: Rooms) -> Entry:
-        marks, fresh = await rooms.marks.next("north")
-        said = frames.SiteHello(
-            protocol=frames.PROTOCOL, site="lisbon", epoch=rooms.spool.epoch, release="1", marks=marks, fresh=fresh
-        )
-        entry = await master.fence.judge("lisbon", said, "192.0.2.1")
-        if not entry.refused:
-            await rooms.marks.welcomed("north", "central")
-        return entry
-
-    folder, left, copy = tmp_path / "lisbon", tmp_path / "left", tmp_path / "copy"
-    async with a_master(tmp_path / "central", "lisbon") as master:
-        async with opened_rooms(folder, masters=True) as rooms:
-            await hello(rooms)
-            await rooms.writer._connection.empty_log(1000)
-            # These marks are in the log alone.
-            for _ in range(3):
-                assert await hello(rooms) == Entry()
-            await witnessed(store_in(folder))
-            shutil.copytree(folder, left)
-        gone(store_in(left))
-        async with opened_rooms(left, masters=True) as single:
-            assert await hello(single) == Entry()
-            assert master.fence.view("lisbon") == {}
-            assert await hello(single) == Entry()
-        shutil.copytree(left, copy)
-        async with opened_rooms(left, masters=True) as one, opened_rooms(copy, masters=True) as other:
-            assert await hello(one) == Entry()
-            assert (await hello(other)).refused
-            assert await hello(one) == Entry()
-        # A copy that was made while the gateway ran, and whose files are of different moments, numbers anew; one of
-        # the two is fenced all the same.
-        async with opened_rooms(left, masters=True) as one:
-            await one.writer._connection.empty_log(1000)
-            shutil.rmtree(copy)
-            shutil.copytree(left, copy)
-            assert await hello(one) == Entry()
-            await witnessed(store_in(left))
-            shutil.copy(witness_path(store_in(left)), witness_path(store_in(copy)))
-            async with opened_rooms(copy, masters=True) as other:
-                assert (await trust_of(store_in(copy))).in_doubt
-                assert await hello(other) == Entry()
-                assert (await hello(one)).refused
-                assert await hello(other) == Entry()
 
 
 async def test_a_store_that_was_in_its_log_alone_is_counted_as_lost(tmp_path: Path) -> None:
