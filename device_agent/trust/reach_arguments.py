@@ -58,12 +58,23 @@ def _a_file_of_the_device(value: Any) -> bool:
     return not str(value).startswith("salt://")
 
 
+def _a_path(value: Any) -> bool:
+    return "/" in str(value)
+
+
+def _leads_upward(value: Any) -> bool:
+    return ".." in str(value) or "//" in str(value)
+
+
 def _with_hash(value: Any) -> bool:
     return "md5" in str(value)
 
 
 _BEGINS: Final = Further("name", 0, "shell", values=begins_more, when="of a path, an instance, a console or a mount")
 _OPENS: Final = Further("name", 0, "shell", values=opens_more, when="of a path, a console or a mount")
+_PATH: Final = Further("name", 0, "shell", values=_a_path, when="of a path")
+"""A device of release 0.1.0 without systemd runs the script at this path."""
+
 _ROOT: Final = Further("root", None, "shell")
 """In the tree of another system it is anybody's files that say what is done."""
 
@@ -86,19 +97,28 @@ FURTHER: Final[Mapping[str, tuple[Further, ...]]] = {
     ),
     "file.stats": (Further("hash_type", 1, "reads"),),
     "mount.fstab": (Further("config", 0, "reads"),),
+    "service.available": (_PATH,),
     "service.disable": (_OPENS, _ROOT),
+    "service.disabled": (_PATH,),
     "service.enable": (_BEGINS, _ROOT),
+    "service.enabled": (_PATH,),
     "service.force_reload": (_OPENS,),
     "service.mask": (_OPENS, _ROOT),
+    "service.masked": (_PATH,),
+    "service.missing": (_PATH,),
     "service.reload": (_OPENS,),
     "service.restart": (_OPENS,),
+    "service.show": (_PATH,),
     "service.start": (_BEGINS,),
+    "service.status": (_PATH,),
     "service.stop": (_OPENS,),
     "service.unmask": (_OPENS, _ROOT),
     "ssh.auth_keys": (Further("config", 1, "reads"),),
     "ssh.check_key": (Further("config", 5, "reads"),),
     "ssh.check_known_host": (Further("config", 4, "reads"),),
     "ssh.get_known_host_entries": (Further("config", 2, "reads"),),
+    # A device of release 0.1.0 shows the file that such a name leads to.
+    "sysctl.get": (Further("name", 0, "reads", values=_leads_upward, when="that leads out of /proc/sys"),),
     "sysctl.show": (Further("config_file", 0, "reads"),),
     "system.init": (Further("runlevel", 0, "shell", values=is_single_user, when="of a single user"),),
 }
