@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import resource
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -21,7 +23,8 @@ from device_agent.protocol.messages import Event, encode_value
 from gateway.bus import Bus, Subscriber
 from gateway.event_shape import salt_data
 from gateway.metrics import Metrics
-from gateway.socket_file import PATH_BYTES, own_socket
+from gateway.socket_file import PATH_BYTES, own_socket, user_at
+from upstream.connection_watch import ConnectionWatch
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +37,11 @@ PREFIXES = 64
 HEARD_AT_ONCE = 1000
 SENT_AT_ONCE = 500
 LINGER_MILLISECONDS = 200
+DOOR = "events"
+READERS = 256
+"""Readers at once. Fewer where the station may open few files: a sixteenth of those."""
+
+SHARE_OF_FILES = 16
 
 
 def beside(api: Path) -> Path | None:
@@ -57,6 +65,14 @@ class EventSocket(Part):
         self._context: zmq.Context[zmq.Socket[bytes]] | None = None
         self._socket: zmq.Socket[bytes] | None = None
         self._claimed = False
+        self._readers = ConnectionWatch(
+            DOOR,
+            most=_readers_now,
+            holder_of=lambda connection: user_at(connection)[0],
+            refused=partial(metrics.refused, DOOR),
+            accept_failed=metrics.accept_failed,
+            newest=True,
+        )
         self._listening = ExitStack()
         self._subscriber: Subscriber | None = None
         self._begun = asyncio.Event()
@@ -79,6 +95,7 @@ class EventSocket(Part):
         socket.maxmsgsize = SUBSCRIPTION_BYTES
         # The file is made here and not by the library, so that it never has another mode than it shall.
         socket.setsockopt(zmq.USE_FD, bound.detach())
+        self._readers.start(self._context, socket)
         try:
             socket.bind(f"ipc://{self._path}")
         except zmq.ZMQError as error:
@@ -92,6 +109,7 @@ class EventSocket(Part):
         asyncio.get_running_loop().add_reader(socket.fileno(), self._hear)
         self._hear()
         self.spawn(self._publish(), "publish")
+        self.spawn(self._readers.run(), "readers")
         log.info("events are published socket=%s", self._path)
 
     async def drain(self) -> None:
@@ -105,6 +123,7 @@ class EventSocket(Part):
         self._subscriber = None
         if self._socket is not None:
             asyncio.get_running_loop().remove_reader(self._socket.fileno())
+            self._readers.stop()
         if self._context is not None:
             self._context.destroy(linger=LINGER_MILLISECONDS)
         if self._claimed:
@@ -190,3 +209,8 @@ class EventSocket(Part):
             self._metrics.add("events_published")
         except zmq.Again:
             self._metrics.add("events_not_published")
+
+
+def _readers_now() -> int:
+    """How many there may be, as many files as the process may open now."""
+    return min(READERS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // SHARE_OF_FILES)

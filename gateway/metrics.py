@@ -51,6 +51,10 @@ class Metrics:
             self._logged[link, reason] = now
             log.warning("refused link=%s reason=%s peer=%r detail=%r", link, reason, peer, detail[:200])
 
+    def accept_failed(self, door: str, code: int) -> None:
+        """Count a connection that a door could not accept."""
+        self.accept_failures.failed(door, code)
+
     def refused_of(self) -> dict[str, dict[str, int]]:
         """How often what was refused of each peer that is named here, by reason."""
         found: dict[str, dict[str, int]] = {}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import pwd
 import socket
+import struct
 from pathlib import Path
 
 from device_agent.errors import ConfigInvalid
@@ -51,6 +53,16 @@ def own_socket(path: Path, *, what: str, setting: str) -> socket.socket:
             path.unlink(missing_ok=True)
         raise _unusable(path, what, setting, error) from None
     return bound
+
+
+def user_at(connection: socket.socket) -> tuple[str, int]:
+    """The user at the other end of a unix socket, as the kernel knows it (SO_PEERCRED, unix(7))."""
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    _, user, _ = struct.unpack("3i", credentials)
+    try:
+        return pwd.getpwuid(user).pw_name, user
+    except KeyError:
+        return f"uid {user}", user
 
 
 def _unusable(path: Path, what: str, setting: str, error: OSError) -> ConfigInvalid:

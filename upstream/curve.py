@@ -126,16 +126,19 @@ class ZapAnswerer:
         self._socket.bind(ZAP_ADDRESS)
 
     async def run(self) -> None:
-        """Answer until cancelled."""
+        """Answer until cancelled, then unbind."""
         assert self._socket is not None
-        while True:
-            frames = await self._socket.recv_multipart()
-            # A ROUTER sees [peer, empty, request…] from libzmq's REQ side.
-            peer, request = frames[:2], frames[2:]
-            if len(request) < 2:
-                continue
-            status, text, user = self._judge(request)
-            await self._socket.send_multipart([*peer, _ZAP_VERSION, request[1], status, text, user, b""])
+        try:
+            while True:
+                frames = await self._socket.recv_multipart()
+                # A ROUTER sees [peer, empty, request…] from libzmq's REQ side.
+                peer, request = frames[:2], frames[2:]
+                if len(request) < 2:
+                    continue
+                status, text, user = self._judge(request)
+                await self._socket.send_multipart([*peer, _ZAP_VERSION, request[1], status, text, user, b""])
+        finally:
+            self.close()
 
     def close(self) -> None:
         """Unbind."""

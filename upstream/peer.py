@@ -32,6 +32,8 @@ class Peer:
     hello: frames.SiteHello
     accepted: bool
     heard: float
+    descriptor: int
+    """Of its connection, in this process."""
     work: asyncio.Queue[Work | None] = field(default_factory=lambda: asyncio.Queue(maxsize=QUEUED_FRAMES))
     positions: Counter[frames.Stream] = field(default_factory=Counter)
     """The last sequence of each stream that is on disk here."""

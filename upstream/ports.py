@@ -28,6 +28,13 @@ class Refusals(Protocol):
         """Count one refusal."""
 
 
+class DoorRefusals(Refusals, Protocol):
+    """The same at a port on which a station listens."""
+
+    def accept_failed(self, door: str, code: int) -> None:
+        """Count a connection that could not be accepted. ``code`` is the error's number (errno(3))."""
+
+
 class Outgoing(Protocol):
     """A gateway's spool: what must still go up, stream by stream, each in order."""
 

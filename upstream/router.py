@@ -7,10 +7,18 @@ import zmq.asyncio
 
 from device_agent.errors import ConfigInvalid
 from device_agent.protocol import limits
+from upstream.connection_watch import ConnectionWatch
 from upstream.curve import ZAP_DOMAIN, CurveKeys
 
+BACKLOG = 1024
+"""Connections that wait to be accepted: in the shorter queue of libzmq a site does not get through a flood."""
 
-def bound_router(context: zmq.asyncio.Context, keys: CurveKeys, listen: str) -> zmq.asyncio.Socket:
+HANDSHAKE_MILLISECONDS = 10_000
+
+
+def bound_router(
+    context: zmq.asyncio.Context, keys: CurveKeys, listen: str, connections: ConnectionWatch
+) -> zmq.asyncio.Socket:
     """A ROUTER that listens with these keys, takes no frame over the bound and notices dead lines.
 
     Of how many frames a message is libzmq bounds not (docs/trust.md, limits).
@@ -28,6 +36,8 @@ def bound_router(context: zmq.asyncio.Context, keys: CurveKeys, listen: str) -> 
     socket.zap_domain = ZAP_DOMAIN.encode("ascii")
     socket.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)
     socket.heartbeat_ivl, socket.heartbeat_timeout, socket.heartbeat_ttl = 15_000, 45_000, 45_000
+    socket.backlog, socket.handshake_ivl = BACKLOG, HANDSHAKE_MILLISECONDS
+    connections.start(context, socket)
     try:
         socket.bind(listen)
     except zmq.ZMQError as error:

@@ -34,8 +34,9 @@ from upstream.peer import (
     unsupported,
     who_gives_way,
 )
-from upstream.ports import Admission, Answering, AskSeal, Fence, Inbox, KeyState, Refusals, SiteWatch, TrustBelow
+from upstream.ports import Admission, Answering, AskSeal, DoorRefusals, Fence, Inbox, KeyState, SiteWatch, TrustBelow
 from upstream.router import bound_router
+from upstream.site_connections import Peers, SiteConnections, Source, source_of
 from upstream.story_frames import AskJob, Story, UnknownJob
 from upstream.twin_frames import Twin
 from upstream.twins import judged
@@ -63,7 +64,7 @@ class Sites(Part):
         admission: Admission,
         inbox: Inbox,
         watch: SiteWatch,
-        refusals: Refusals,
+        refusals: DoorRefusals,
         clock: Clock,
         trust: TrustBelow | None = None,
         fence: Fence | None = None,
@@ -81,7 +82,8 @@ class Sites(Part):
         self._fence = fence
         self._answers = answers or NobodyAnswers()
         self._ask_seal: AskSeal = nobody_seals
-        self._peers: dict[bytes, Peer] = {}
+        self._connections = SiteConnections(refusals)
+        self._peers = Peers(self._connections)
         self._by_site: dict[str, Peer] = {}
         self._workers: dict[str, asyncio.Task[None]] = {}
         self._context: zmq.asyncio.Context | None = None
@@ -95,20 +97,22 @@ class Sites(Part):
         zap = ZapAnswerer(self._context, self._admission, self._refusals, self._clock)
         zap.open()
         try:
-            socket = self._socket = bound_router(self._context, self._keys, self._listen)
+            socket = self._socket = bound_router(self._context, self._keys, self._listen, self._connections)
         except ConfigInvalid:
             zap.close()
             raise
         self.address = socket.getsockopt_string(zmq.LAST_ENDPOINT)
         if self._trust is not None:
             self._trust.on_change(self.trust_changed)
-        self.spawn(self._run_zap(zap), "zap")
+        self.spawn(zap.run(), "zap")
+        self.spawn(self._connections.run(), "connections")
         self.spawn(self._receive(), "receive")
         self.spawn(self._watch_silence(), "silence")
         log.info("listening for sites address=%s key=%s", self.address, self._keys.public)
 
     async def close(self) -> None:
         """Free the sockets."""
+        self._connections.stop()
         if self._context is not None:
             self._context.destroy(linger=200)
 
@@ -148,30 +152,23 @@ class Sites(Part):
         for peer in list(self._by_site.values()):
             await self._tell_trust(peer)
 
-    async def _run_zap(self, zap: ZapAnswerer) -> None:
-        try:
-            await zap.run()
-        finally:
-            zap.close()
-
     async def _receive(self) -> None:
         assert self._socket is not None
         while True:
             parts = await self._socket.recv_multipart(copy=False)
             identity = parts[0].bytes
             try:
-                key = str(parts[-1].get("User-Id"))
-                address = str(parts[-1].get("Peer-Address")).removeprefix("::ffff:")
+                source = source_of(parts[-1])
             except zmq.ZMQError:
                 # Without the key that ZAP put on the frame there is nobody to answer.
                 self._refusals.refused("uplink", "no_key", identity.hex())
                 continue
             peer = self._peers.get(identity)
-            if peer is not None and peer.key != key:
+            if peer is not None and peer.key != source.key:
                 # A routing id proves nothing: this one belongs to a connection with another key.
-                self._refusals.refused("uplink", "other_key", f"unknown@{address}", f"routing id of {peer.site}")
+                self._refusals.refused("uplink", "other_key", f"unknown@{source.address}", f"routing id of {peer.site}")
                 continue
-            who = f"{peer.site if peer else 'unknown'}@{address}"
+            who = f"{peer.site if peer else 'unknown'}@{source.address}"
             try:
                 if len(parts) != 2:
                     raise Refused("malformed", f"{len(parts)} frames, expected 2")
@@ -180,15 +177,15 @@ class Sites(Part):
                     if peer is None:
                         await self._answer(identity, frames.HelloAgain())
                     raise Refused("not_accepted", "only a hello is heard before a key is accepted")
-                await self._handle(identity, key, address, peer, frames.decode_from_site(body))
+                await self._handle(identity, source, peer, frames.decode_from_site(body))
             except Refused as refusal:
                 self._refusals.refused("uplink", refusal.reason, who, refusal.detail)
             except OutstationError as error:
                 self._refusals.refused("uplink", "not_kept", who, error.what)
 
-    async def _handle(self, identity: bytes, key: str, address: str, peer: Peer | None, frame: frames.FromSite) -> None:
+    async def _handle(self, identity: bytes, source: Source, peer: Peer | None, frame: frames.FromSite) -> None:
         if isinstance(frame, frames.SiteHello):
-            await self._hello(identity, key, address, frame)
+            await self._hello(identity, source, frame)
             return
         if peer is None:
             await self._answer(identity, frames.HelloAgain())
@@ -229,9 +226,10 @@ class Sites(Part):
                     self._drop(peer, "it sent more than may be under way")
                     raise Refused("flooding", f"more than {QUEUED_FRAMES} frames wait for a commit") from None
 
-    async def _hello(self, identity: bytes, key: str, address: str, hello: frames.SiteHello) -> None:
+    async def _hello(self, identity: bytes, source: Source, hello: frames.SiteHello) -> None:
         now = self._clock.monotonic()
-        peer = Peer(identity=identity, key=key, address=address, hello=hello, accepted=False, heard=now)
+        key, address, descriptor = source
+        peer = Peer(identity, key, address, hello, accepted=False, heard=now, descriptor=descriptor)
         if hello.protocol != frames.PROTOCOL:
             await self._send(peer, unsupported(hello))
             raise Refused("unsupported_protocol", str(hello.protocol))

@@ -11,7 +11,6 @@ import resource
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from ipaddress import IPv6Address, ip_address
 from typing import Literal
 
 PLACES = 512
@@ -148,16 +147,3 @@ class Places:
 def places_now() -> int:
     """Places of one door, as many files as the process may open now."""
     return max(8, min(PLACES, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // SHARE_OF_FILES))
-
-
-def network_of(address: str) -> str:
-    """Whom an address belongs to: itself, or its /64, of which one host may have all (RFC 8981)."""
-    try:
-        parsed = ip_address(address.partition("%")[0])
-    except ValueError:
-        return address
-    if isinstance(parsed, IPv6Address):
-        if parsed.ipv4_mapped is not None:
-            return str(parsed.ipv4_mapped)
-        return str(IPv6Address(int(parsed) >> 64 << 64))
-    return str(parsed)

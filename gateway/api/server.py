@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import pwd
 import socket
-import struct
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -33,10 +31,11 @@ from gateway.api.door import Door, TooManyConnections
 from gateway.api.listener import Listen, renew
 from gateway.api.openapi import document
 from gateway.api.operation import Asked, Operation, failure
-from gateway.api.places import Place, Places, network_of, places_now
+from gateway.api.places import Place, Places, places_now
 from gateway.devices.policy import Operator, without_file
 from gateway.devices.policy_file import own_user
-from gateway.socket_file import own_socket
+from gateway.socket_file import own_socket, user_at
+from upstream.networks import network_of
 
 log = logging.getLogger(__name__)
 
@@ -262,16 +261,6 @@ class ApiServer(Part):
         bound = own_socket(self._path, what="the API's socket", setting="socket")
         self._bound_here.append(bound)
         return bound
-
-
-def user_at(connection: socket.socket) -> tuple[str, int]:
-    """The user at the other end of a unix socket, as the kernel knows it (SO_PEERCRED, unix(7))."""
-    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    _, user, _ = struct.unpack("3i", credentials)
-    try:
-        return pwd.getpwuid(user).pw_name, user
-    except KeyError:
-        return f"uid {user}", user
 
 
 def peer_of(transport: asyncio.Transport) -> tuple[str, int]:

@@ -25,10 +25,11 @@ from gateway.api.accepting_server import AcceptingServer
 from gateway.api.acceptor import Acceptor
 from gateway.api.connection import HEAD_SECONDS, Connection
 from gateway.api.listener import is_loopback
-from gateway.api.places import Place, Places, network_of
+from gateway.api.places import Place, Places
 from gateway.devices.policy import Operator
 from gateway.engines.context import Context
 from gateway.engines.report import Report
+from upstream.networks import network_of
 
 log = logging.getLogger(__name__)
 

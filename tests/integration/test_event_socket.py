@@ -266,3 +266,21 @@ async def refused(part: EventSocket) -> ConfigInvalid:
 def test_it_is_beside_the_socket_of_the_api_where_there_is_room() -> None:
     assert beside(Path("/run/outstation/gateway.sock")) == Path("/run/outstation/gateway-events.sock")
     assert beside(Path("/" + "x" * 101)) is None
+
+
+async def test_a_user_with_too_many_readers_loses_the_newest_and_keeps_the_oldest(
+    bus: Bus, metrics: Metrics, published: EventSocket, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_socket, "READERS", 5)
+    async with listening(path, published, b"salt/") as reader:
+        more = [socket.socket(socket.AF_UNIX) for _ in range(10)]
+        try:
+            for one in more:
+                one.settimeout(SECONDS)
+                one.connect(str(path))
+            await until(lambda: metrics.refusals["events", "too_many_connections"] == 6, what="they were ended")
+            await fire(bus, "salt/job/1/new")
+            assert (await reader.next())[0] == "salt/job/1/new"
+        finally:
+            for one in more:
+                one.close()

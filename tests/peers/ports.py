@@ -28,6 +28,9 @@ class Counted:
         self.reasons[reason] += 1
         self.peers.add(peer)
 
+    def accept_failed(self, door: str, code: int) -> None:
+        self.reasons[f"{door} {code}"] += 1
+
 
 class Above(Counted):
     """Whoever holds the master's end: ``Admission``, ``Inbox`` and ``SiteWatch``, in memory."""

@@ -6,7 +6,8 @@ from functools import partial
 
 import pytest
 
-from gateway.api.places import Kind, Place, Places, network_of
+from gateway.api.places import Kind, Place, Places
+from upstream.networks import network_of
 
 PLACES = 64
 

@@ -1,0 +1,92 @@
+"""Strangers at the port for sites: connections that never say hello take a bounded number of descriptors."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, ExitStack, contextmanager
+
+import pytest
+
+from tests.peers.ports import SECONDS, Above
+from tests.peers.rope import new_keys, played_site, sites_part
+from tests.peers.waiting import until
+from upstream import frames, site_connections
+
+GREETING = b"\xff\0\0\0\0\0\0\0\x01\x7f\x03\x00CURVE" + b"\0" * 15 + b"\0" + b"\0" * 31
+"""The greeting of ZMTP 3.0 for CURVE (https://rfc.zeromq.org/spec/23/); no handshake follows."""
+
+MOST = 20
+
+
+@pytest.fixture(autouse=True)
+def few_strangers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A port for 20 strangers."""
+    monkeypatch.setattr(site_connections, "STRANGERS", MOST)
+
+
+@contextmanager
+def flood(address: str, count: int) -> Iterator[list[socket.socket]]:
+    """Half-open connections."""
+    host, _, port = address.removeprefix("tcp://").rpartition(":")
+    with ExitStack() as stack:
+        held = []
+        for _ in range(count):
+            held.append(stack.enter_context(socket.create_connection((host, int(port)), timeout=SECONDS)))
+            held[-1].sendall(GREETING)
+        yield held
+
+
+async def test_half_open_connections_give_way_to_newer_ones_and_a_site_goes_on() -> None:
+    above, keys, mine = Above(), new_keys(), new_keys()
+    above.states[mine.public] = "accepted"
+    async with sites_part(above, keys) as sites:
+        watched = sites._connections
+        async with played_site(sites.address, keys.public, mine) as site:
+            await site.hello()
+            await site.hears(frames.SiteWelcome)
+            with flood(sites.address, 10 * MOST):
+                await until(lambda: above.reasons["too_many_connections"] >= 9 * MOST, what="they were ended")
+                assert watched.strangers <= MOST
+                assert await site.hears_nothing_before_the_echo() == []
+                # Another site comes in through the flood.
+                other = new_keys()
+                above.states[other.public] = "accepted"
+                async with played_site(sites.address, keys.public, other) as second:
+                    await second.hello("madrid")
+                    await second.hears(frames.SiteWelcome)
+            await until(lambda: not watched.strangers, what="none is left")
+            assert await site.hears_nothing_before_the_echo() == []
+
+
+async def test_one_site_has_one_connection_beside_those_of_strangers() -> None:
+    """Its key lets it in; what counts is a hello, and the newest connection takes the place of the one before."""
+    above, keys, mine = Above(), new_keys(), new_keys()
+    above.states[mine.public] = "accepted"
+    async with sites_part(above, keys) as sites, AsyncExitStack() as stack:
+        many = [await stack.enter_async_context(played_site(sites.address, keys.public, mine)) for _ in range(MOST + 5)]
+        for site in many[-3:]:
+            await site.hello()
+            await site.hears(frames.SiteWelcome)
+        assert len(sites._peers) == 1
+        await until(lambda: above.reasons["too_many_connections"] >= 2, what="the oldest have given way")
+        assert sites._connections.strangers <= MOST
+        assert await many[-1].hears_nothing_before_the_echo() == []
+
+
+async def test_who_says_no_hello_in_time_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(site_connections, "PATIENCE_SECONDS", 0.5)
+    above, keys, mine = Above(), new_keys(), new_keys()
+    above.states[mine.public] = "accepted"
+    async with sites_part(above, keys) as sites, played_site(sites.address, keys.public, mine) as site:
+        await site.hello()
+        await site.hears(frames.SiteWelcome)
+        with flood(sites.address, 3) as held:
+            await until(lambda: above.reasons["said_nothing"] == 3, what="they were ended")
+            for one in held:
+                while one.recv(1000):
+                    pass
+        assert await site.hears_nothing_before_the_echo() == []
+        # What is no peer any more is a stranger again.
+        sites._drop(next(iter(sites._peers.values())), "the test says so")
+        await site.ended()
