@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from device_agent.clock import Clock
 from gateway.accept_failures import AcceptFailures
+from gateway.devices.allowance import Allowance
 from gateway.metric_words import WORDS
 
 log = logging.getLogger(__name__)
@@ -19,11 +20,17 @@ PEERS_NAMED = 1000
 REASONS_NAMED = 1000
 """Reasons that are counted by name: one may come from another machine."""
 
+NAME_CHARACTERS = 200
+"""A name or a reason is cut to this: another machine may have made it up."""
+
 LOG_EVERY_SECONDS = 10.0
+LOG_LINES = 50
+LOG_LINES_PER_SECOND = 1.0
+"""Lines about refusals of all kinds together, at once and in the long run."""
 
 
 class Metrics:
-    """Counts; and logs each kind of refusal at most once in ten seconds, so that a flood cannot fill the disk."""
+    """Counts; and logs each kind of refusal at most once in ten seconds, and all kinds at a bounded rate."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -31,6 +38,7 @@ class Metrics:
         self.refusals: Counter[tuple[str, str]] = Counter()
         self.peers: Counter[tuple[str, str, str]] = Counter()
         self._logged: dict[tuple[str, str], float] = {}
+        self._lines = Allowance(per_second=LOG_LINES_PER_SECOND, burst=LOG_LINES, clock=clock)
         self.accept_failures = AcceptFailures(self.add, clock)
 
     def add(self, name: str, amount: int = 1) -> None:
@@ -39,6 +47,7 @@ class Metrics:
 
     def refused(self, link: str, reason: str, peer: str, detail: str = "") -> None:
         """Count one refusal; the most refused peers keep their names."""
+        reason, peer = reason[:NAME_CHARACTERS], peer[:NAME_CHARACTERS]
         if (link, reason) not in self.refusals and len(self.refusals) >= REASONS_NAMED:
             reason = "other"
         self.refusals[link, reason] += 1
@@ -47,7 +56,7 @@ class Metrics:
             # Made-up names come once each; who is refused again and again stays.
             del self.peers[min(self.peers, key=self.peers.__getitem__)]
         now = self._clock.monotonic()
-        if now - self._logged.get((link, reason), -LOG_EVERY_SECONDS) >= LOG_EVERY_SECONDS:
+        if now - self._logged.get((link, reason), -LOG_EVERY_SECONDS) >= LOG_EVERY_SECONDS and self._lines.take():
             self._logged[link, reason] = now
             log.warning("refused link=%s reason=%s peer=%r detail=%r", link, reason, peer, detail[:200])
 

@@ -95,7 +95,10 @@ class Acceptor:
     def _admit(self, connection: socket.socket, address: Any) -> None:
         connection.setblocking(False)
         ended = partial(_shut, connection)
-        place = self._classify(connection, address, ended)
+        try:
+            place = self._classify(connection, address, ended)
+        except OSError:
+            place = None
         if place is None:
             connection.close()
             return
@@ -111,8 +114,8 @@ class Acceptor:
             }
         try:
             await self._loop.connect_accepted_socket(lambda: self._make(place), connection, **secured)
-        except OSError:
-            # No TLS, or it has gone: ssl.SSLError and TimeoutError are OSErrors as well.
+        except (OSError, RuntimeError):
+            # No TLS, or it has gone: ssl.SSLError is an OSError; uvloop raises RuntimeError for a closed transport.
             connection.close()
             self._places.free(place)
         except asyncio.CancelledError:
@@ -121,7 +124,8 @@ class Acceptor:
 
     def _cannot_accept(self, error: OSError) -> None:
         if error.errno not in OUT_OF_RESOURCES:
-            raise error
+            # An error of that one connection, which the kernel passes on (accept(2)).
+            return
         if self._failures is not None:
             self._failures.failed(self._door, error.errno or 0)
         if self._spare:

@@ -18,6 +18,7 @@ from gateway.audit.deed import Deed
 from gateway.devices.api_tokens import ApiTokens
 from gateway.devices.policy import Need, Operator, Policy
 from gateway.metrics import Metrics
+from upstream.networks import network_of
 
 Scope = MutableMapping[str, Any]
 
@@ -134,10 +135,11 @@ class Door:
 
     async def _failed(self, address: str, what: str) -> PolicyRefused:
         now = self._clock.monotonic()
-        since, count = self._failures.pop(address, (now, 0))
+        network = network_of(address)
+        since, count = self._failures.pop(network, (now, 0))
         if now - since >= FAILURES_SECONDS:
             since, count = now, 0
-        self._failures[address] = (since, count + 1)
+        self._failures[network] = (since, count + 1)
         _bound(self._failures)
         reason = "no_token" if what == "no token" else "wrong_token"
         if count >= FAILURES:

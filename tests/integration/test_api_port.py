@@ -210,12 +210,23 @@ async def test_wrong_tokens_are_counted_told_a_few_times_and_never_shut_out_a_ri
         assert gate.metrics.refusals["api", "no_token"] == 1
 
 
+async def test_wrong_tokens_from_one_ipv6_network_are_counted_together(tmp_path: Path) -> None:
+    async with a_gate(tmp_path) as gate:
+        for number in range(door_module.FAILURES):
+            with pytest.raises(door_module.TokenRefused):
+                await gate.door.at_port({"type": "http", "headers": [], "client": (f"2001:db8::{number:x}", 1)})
+        with pytest.raises(door_module.TooManyFailures):
+            await gate.door.at_port({"type": "http", "headers": [], "client": ("2001:db8::ffff", 1)})
+        with pytest.raises(door_module.TokenRefused):
+            await gate.door.at_port({"type": "http", "headers": [], "client": ("2001:db8:0:1::1", 1)})
+
+
 async def test_strangers_from_many_addresses_do_not_fill_the_audit(tmp_path: Path) -> None:
     async with a_gate(tmp_path) as gate:
         strangers = 200
         for number in range(strangers):
             with pytest.raises(door_module.TokenRefused):
-                await gate.door.at_port({"type": "http", "headers": [], "client": (f"2001:db8::{number:x}", 1)})
+                await gate.door.at_port({"type": "http", "headers": [], "client": (f"2001:db8:0:{number:x}::1", 1)})
         assert len(gate.audited()) == DISTINCT
         assert gate.metrics.refusals["api", "no_token"] == strangers
 

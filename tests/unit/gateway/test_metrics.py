@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from gateway.metrics import LOG_EVERY_SECONDS, PEERS_NAMED, REASONS_NAMED, Metrics
+from gateway.metrics import LOG_EVERY_SECONDS, LOG_LINES, NAME_CHARACTERS, PEERS_NAMED, REASONS_NAMED, Metrics
 from tests.peers.clock import HandClock
 from tests.peers.exposition import read_exposition
 
@@ -121,3 +121,15 @@ def test_reasons_that_somebody_makes_up_are_counted_together(metrics: Metrics) -
     metrics.refused("files", "made_up_0", "master")
     assert metrics.refusals["files", "other"] == 5
     assert metrics.refusals["files", "made_up_0"] == 2
+
+
+def test_names_and_reasons_that_peers_make_up_neither_flood_the_log_nor_fill_the_memory(
+    metrics: Metrics, clock: HandClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(3 * REASONS_NAMED):
+        metrics.refused("mqtt", f"{number}" + "x" * 10_000, f"{number}" + "y" * 10_000)
+    assert len(caplog.records) == LOG_LINES
+    assert max(len(reason) + len(peer) for _, reason, peer in metrics.peers) <= 2 * NAME_CHARACTERS
+    clock.move(LOG_EVERY_SECONDS)
+    metrics.refused("uplink", "gap", "lisbon")
+    assert caplog.records[-1].getMessage().startswith("refused link=uplink reason=other")
