@@ -30,6 +30,9 @@ GREETING_SECONDS = 10.0
 GREETING_BYTES = 80_000
 """Five fields of at most 64 KB each could be more; nobody of ours says that much."""
 
+STRANGERS = 64
+"""Connections at one door that have not said who they are; the newest is cut."""
+
 NOT_AUTHORISED = 5
 CONNECT = 0x10
 
@@ -132,6 +135,7 @@ class Door:
         self._server: asyncio.Server | None = None
         self._inside: dict[asyncio.StreamWriter, Greeting] = {}
         self._hashes: dict[asyncio.StreamWriter, str | None] = {}
+        self._strangers = 0
 
     async def open(self, host: str, port: int) -> None:
         """Listen. Raises ``OSError``."""
@@ -155,6 +159,10 @@ class Door:
             writer.transport.abort()
 
     async def _come(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._strangers >= STRANGERS:
+            writer.transport.abort()
+            return
+        self._strangers += 1
         try:
             async with asyncio.timeout(GREETING_SECONDS):
                 greeting = await _read_greeting(reader)
@@ -167,6 +175,8 @@ class Door:
                 writer.write(bytes((0x20, 2, 0, NOT_AUTHORISED)))
             writer.close()
             return
+        finally:
+            self._strangers -= 1
         for old in [each for each, inside in self._inside.items() if inside.client == greeting.client]:
             # Who comes again takes his own place; amqtt would leave him the old connection as well.
             old.transport.abort()
