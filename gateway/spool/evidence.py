@@ -85,6 +85,7 @@ class Evidences:
         self._opened: OrderedDict[tuple[bytes, int], Batch] = OrderedDict()
         self._sites: dict[str, RelayedSite] | None = None
         self._changed: dict[str, None] = {}
+        self._forgotten: list[tuple[str]] = []
 
     async def load(self) -> None:
         """Read how sites proved themselves, once."""
@@ -112,7 +113,7 @@ class Evidences:
             # A relay signs its own word, also where that is about a site behind it.
             return None
         check_item(batch, read, signed_form(body))
-        known = self._site(site, link)
+        known = self._site(site, link, proven=True)
         now = self._clock.wall()
         known.first, known.proven = known.first or now, now
         return Evidence(site, batch.store, batch.stream, read.sequence, batch.issued)
@@ -152,27 +153,28 @@ class Evidences:
     def changed(self) -> list[Statement]:
         """The statements that keep what has changed."""
         fresh, self._changed = self._changed, {}
-        rows = [(self._sites or {})[site] for site in fresh]
-        if not rows:
-            return []
-        return [
-            (
-                _PUT,
-                [astuple(each) for each in rows],
-            )
-        ]
+        forgotten, self._forgotten = self._forgotten, []
+        rows = [astuple((self._sites or {})[site]) for site in fresh]
+        made: list[Statement] = [("DELETE FROM relayed_sites WHERE site = ?", forgotten)] if forgotten else []
+        return [*made, (_PUT, rows)] if rows else made
 
     async def sites(self) -> list[RelayedSite]:
         """Every site behind a relay, by name."""
         await self.load()
         return [each for _, each in sorted((self._sites or {}).items())]
 
-    def _site(self, site: str, link: str) -> RelayedSite:
+    def _site(self, site: str, link: str, *, proven: bool = False) -> RelayedSite:
         assert self._sites is not None
         known = self._sites.get(site)
         if known is None:
             if len(self._sites) >= limits.LEAF_SITES:
-                return RelayedSite(site, link)
+                # Names that a relay made up must not keep out a site that proves itself.
+                unproven = next((each.site for each in self._sites.values() if not each.first), None)
+                if not proven or unproven is None:
+                    return RelayedSite(site, link)
+                del self._sites[unproven]
+                self._changed.pop(unproven, None)
+                self._forgotten.append((unproven,))
             known = self._sites[site] = RelayedSite(site, link)
         known.link = link
         self._changed[site] = None

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from device_agent.protocol import limits
 from device_agent.protocol.messages import (
     AuditRecord,
     Close,
@@ -317,3 +318,17 @@ async def test_a_master_of_release_0_1_understands_what_comes_with_proofs(statio
     page = Manifest(jid=jid, site=LEAF, ids=[], count=0, digest=b"", revision=0, final=True)
     ((_, body),) = stations.prover.items(EPOCH, "returns", [(1, encode(page))])
     assert decode_item(body) == page
+
+
+async def test_made_up_sites_do_not_keep_a_real_one_from_being_remembered(stations: Relayed) -> None:
+    evidences = stations.top.inbox.evidences
+    await evidences.load()
+    for number in range(limits.LEAF_SITES + 5):
+        evidences.unproven(f"ghost-{number}", RELAY)
+    await stations.trusted()
+    known = {site.site: site for site in await evidences.sites()}
+    assert len(known) == limits.LEAF_SITES
+    assert known[LEAF].first
+    assert evidences.must_prove(LEAF)
+    rows = await stations.top.reader.rows("SELECT count(*), sum(site = ?) FROM relayed_sites", (LEAF,))
+    assert rows == [(limits.LEAF_SITES, 1)]
