@@ -58,8 +58,9 @@ class Answers(Part):
         return answer.body
 
     async def _respond(self, asker: str, question: Question, reply: Reply) -> None:
-        if self._under_way[asker] >= EACH_AT_ONCE or self._under_way.total() >= ALL_AT_ONCE:
-            self._metrics.refused(self._link, "busy", asker, question.about)
+        each = self._under_way[asker] >= EACH_AT_ONCE
+        if each or self._under_way.total() >= ALL_AT_ONCE:
+            self._metrics.refused(self._link, "too_many_questions" if each else "busy", asker, question.about)
             await reply(Answer(question.number, refused="busy", why="too many questions are under way; ask again"))
             return
         self._under_way[asker] += 1

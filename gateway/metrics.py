@@ -10,6 +10,7 @@ from device_agent.clock import Clock
 from gateway.accept_failures import AcceptFailures
 from gateway.devices.allowance import Allowance
 from gateway.metric_words import WORDS
+from gateway.refusal_causes import is_own
 
 log = logging.getLogger(__name__)
 
@@ -58,16 +59,23 @@ class Metrics:
         now = self._clock.monotonic()
         if now - self._logged.get((link, reason), -LOG_EVERY_SECONDS) >= LOG_EVERY_SECONDS and self._lines.take():
             self._logged[link, reason] = now
-            log.warning("refused link=%s reason=%s peer=%r detail=%r", link, reason, peer, detail[:200])
+            if is_own(reason):
+                log.error(
+                    "not taken for a reason of this station link=%s reason=%s detail=%r", link, reason, detail[:200]
+                )
+            else:
+                log.warning("refused link=%s reason=%s peer=%r detail=%r", link, reason, peer, detail[:200])
 
     def accept_failed(self, door: str, code: int) -> None:
         """Count a connection that a door could not accept."""
         self.accept_failures.failed(door, code)
 
     def refused_of(self) -> dict[str, dict[str, int]]:
-        """How often what was refused of each peer that is named here, by reason."""
+        """How often what was refused of each peer that is named here, by reason; not what was this station's fault."""
         found: dict[str, dict[str, int]] = {}
         for (_, reason, peer), count in self.peers.items():
+            if is_own(reason):
+                continue
             reasons = found.setdefault(peer, {})
             reasons[reason] = reasons.get(reason, 0) + count
         return found

@@ -299,7 +299,7 @@ class Rooms:
         self.spool.on_went_back = self.aftermath.went_back
         self.registry.on_move(self.delivery.moved)
         self.registry.ask_accepted(lambda site: self.site_keys.of_site(site) is not None)
-        self.site_book.on_up(self.branches.site_up, self.branches.site_stands_by)
+        self.site_book.on_up(self.branches.site_up, self.branches.site_stands_by, self.branches.site_mended)
 
     def parts_before_recovery(self) -> list[Part]:
         """What must know its own past before jobs are taken up again."""

@@ -38,6 +38,7 @@ from gateway.fleet.state_folder import full, held
 from gateway.jobs.recover import recover
 from gateway.kept_rooms import KeptRooms
 from gateway.outlet_rooms import OutletRooms
+from gateway.own_faults import faults_of
 from gateway.rooms import Role, Rooms
 from gateway.salt_rooms import SaltRooms
 from gateway.schedule.schedule import StationSchedule
@@ -279,6 +280,7 @@ class Station:
                 await stack.enter_async_context(part)
             kept.ask_above(salt.uplink)
             return
+        faults = await stack.enter_async_context(faults_of(rooms, self._clock))
         self._uplink = rooms.facts.uplink = rooms.cutting = Uplink(
             site=self._settings.name,
             keys=rooms.keys,
@@ -302,6 +304,7 @@ class Station:
                 max_bytes_per_second=self._settings.uplink.max_bytes_per_second,
             ),
             stories=rooms.stories,
+            faults=faults,
         )
         rooms.reseal.ask_above(self._uplink.reseal)
 

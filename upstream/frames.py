@@ -32,6 +32,7 @@ from device_agent.protocol.messages import (
 )
 from device_agent.protocol.questions import Answer, Question
 from device_agent.trust.time_beacon import BODY_BYTES
+from upstream.fault_frames import FAULTS, SiteFault
 from upstream.story_frames import AskJob, Story, StoryTaken, UnknownJob
 from upstream.twin_frames import MARKS, Mark, Twin
 
@@ -206,9 +207,13 @@ class Echo(Struct, frozen=True, tag="echo"):
 
 
 class SiteRole(Struct, frozen=True, tag="site_role"):
-    """Whether this master gets the site's spool (active) or stands by; either may order. Said again when it changes."""
+    """Whether this master gets the site's spool (active) or stands by; either may order. Said again when it changes.
+
+    ``faults`` are what keeps the site from taking jobs now.
+    """
 
     active: bool
+    faults: Annotated[list[SiteFault], Meta(max_length=FAULTS)] = []
 
 
 class Bye(Struct, frozen=True, tag="bye"):
@@ -367,6 +372,8 @@ def decode_from_site(body: bytes) -> FromSite:
             if sequence <= previous:
                 raise Refused("out_of_order", f"sequence {sequence} does not follow {previous}")
             previous = sequence
+    elif isinstance(frame, SiteRole):
+        check_finite(*(fault.since for fault in frame.faults))
     elif isinstance(frame, DeviceRecords):
         for record in frame.records:
             _check_record(record)

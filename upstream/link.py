@@ -97,6 +97,10 @@ class Link(MasterLink):
             self._sender.cancel()
         self._role_changed.set()
 
+    def role_news(self) -> None:
+        """What keeps this gateway from taking jobs has changed."""
+        self._role_changed.set()
+
     def records_news(self) -> None:
         """The registry has changed."""
         self._records.news()
@@ -307,18 +311,20 @@ class Link(MasterLink):
 
     async def _follow_role(self, session: asyncio.TaskGroup) -> None:
         """Tell the master which it is, and run the sender while it is the active one."""
-        told: bool | None = None
+        told: frames.SiteRole | None = None
         while True:
             self._role_changed.clear()
             if self._sender is not None and self._sender.cancelling():
                 await asyncio.wait({self._sender})
                 self._sender = None
-            if told is not self.active:
-                told = self.active
-                await self._send(frames.SiteRole(told))
-                if self._ends.stories is not None:
+            faults = self._ends.faults.faults() if self._ends.faults is not None else ()
+            role = frames.SiteRole(self.active, list(faults))
+            if role != told:
+                known, told = told, role
+                await self._send(role)
+                if self._ends.stories is not None and (known is None or known.active is not role.active):
                     self._ends.stories.role_changed(self.key)
-            if told and self.active and self._sender is None:
+            if role.active and self.active and self._sender is None:
                 self._sender = session.create_task(self._items.run(self._send), name="uplink/items")
             await self._role_changed.wait()
 

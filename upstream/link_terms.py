@@ -13,7 +13,7 @@ from device_agent.clock import Clock
 from upstream.curve import CurveKeys
 from upstream.cutting import Cut
 from upstream.link_budget import LinkBudget
-from upstream.ports import JobIntake, Marks, Outgoing, Prover, Refusals, Roll, StoryTeller, TrustAbove
+from upstream.ports import FaultSource, JobIntake, Marks, Outgoing, Prover, Refusals, Roll, StoryTeller, TrustAbove
 
 FIRST_WAIT_SECONDS = 0.5
 
@@ -40,6 +40,7 @@ class Ends:
     silence_limit: float
     random_reauth_delay: float
     prover: Prover | None = None
+    faults: FaultSource | None = None
 
 
 def pause_after_loss(ends: Ends, waits: Backoff, welcomed_at: float) -> float:

@@ -9,6 +9,7 @@ from typing import Literal, Protocol
 
 from device_agent.protocol.links import Parcel
 from device_agent.protocol.questions import Answer, Question
+from upstream.fault_frames import SiteFault
 from upstream.frames import DeviceRecord, LedgerRow, SiteHello, SiteTrust, Stream, Told
 from upstream.story_frames import Story, UnknownJob
 
@@ -95,6 +96,17 @@ class Marks(Protocol):
 
     async def twin(self, master: str, address: str) -> None:
         """The master says that another gateway came with a copy of this store."""
+
+
+class FaultSource(Protocol):
+    """What a gateway says of itself while it can take no job."""
+
+    @property
+    def changed(self) -> asyncio.Event:
+        """Set after something in ``faults`` changed."""
+
+    def faults(self) -> Sequence[SiteFault]:
+        """What keeps it from taking jobs now."""
 
 
 class Fence(Protocol):
@@ -211,8 +223,8 @@ class SiteWatch(Protocol):
     async def site_up(self, site: str, release: str, address: str) -> None:
         """A site is welcome and connected."""
 
-    def site_role(self, site: str, active: bool) -> None:
-        """A site says whether this master gets its spool, or stands by."""
+    def site_role(self, site: str, active: bool, faults: Sequence[SiteFault] = ()) -> None:
+        """A site says whether this master gets its spool, or stands by, and what keeps it from taking jobs."""
 
     def site_heard(self, site: str) -> None:
         """A site said anything."""

@@ -197,10 +197,10 @@ class Sites(Part):
         match frame:
             case frames.Echo(nonce=nonce):
                 await self._send(peer, frames.EchoReply(nonce))
-            case frames.SiteRole(active=active):
+            case frames.SiteRole(active=active, faults=faults):
                 peer.active = active
                 if self._by_site.get(peer.site) is peer:
-                    self._watch.site_role(peer.site, active)
+                    self._watch.site_role(peer.site, active, faults)
             case Question():
                 self._answers.offer(peer.site, frame, partial(self._send, peer))
             case frames.Bye():

@@ -23,7 +23,7 @@ from upstream.link_budget import LinkBudget
 from upstream.link_terms import Ends
 from upstream.links import Links
 from upstream.master_link import MasterLink
-from upstream.ports import JobIntake, Marks, Outgoing, Prover, Refusals, Roll, StoryTeller, TrustAbove
+from upstream.ports import FaultSource, JobIntake, Marks, Outgoing, Prover, Refusals, Roll, StoryTeller, TrustAbove
 from upstream.rope import Ask
 
 log = logging.getLogger(__name__)
@@ -83,6 +83,7 @@ class Uplink(Part):
         marks: Marks | None = None,
         prover: Prover | None = None,
         rules: UplinkRules = UplinkRules(),
+        faults: FaultSource | None = None,
     ) -> None:
         limit = failover.silence_limit(echo_seconds, rules.master_alive_interval, rules.master_type)
         self._ends = Ends(
@@ -102,6 +103,7 @@ class Uplink(Part):
             echo_every=failover.echo_every(echo_seconds, limit),
             silence_limit=limit,
             random_reauth_delay=rules.random_reauth_delay,
+            faults=faults,
         )
         self._clock = clock
         self._masters = tuple(masters)
@@ -121,6 +123,8 @@ class Uplink(Part):
         self.spawn(self._spread(self._ends.roll.changed, Link.records_news), "records")
         if self._ends.trust is not None:
             self.spawn(self._spread(self._ends.trust.changed, Link.trust_news), "trust")
+        if self._ends.faults is not None:
+            self.spawn(self._spread(self._ends.faults.changed, Link.role_news), "faults")
 
     async def drain(self) -> None:
         """Give what is spooled a moment to be confirmed, then say goodbye."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from gateway.checks.finding import Facts, Finding
 
 
@@ -45,7 +47,20 @@ async def check(facts: Facts) -> list[Finding]:
         for site in facts.site_views()
         if not site["connected"]
     ]
+    findings += [_faulty(site["site"], fault) for site in facts.site_views() for fault in site.get("faults", ())]
     return findings or [Finding(check="keys", severity="ok", finding="no key and no site wants attention")]
+
+
+def _faulty(site: str, fault: dict[str, Any]) -> Finding:
+    return Finding(
+        check="sites",
+        severity="error" if fault["reason"] == "store_failed" else "warning",
+        finding=f"site {site} is connected and takes no job ({fault['words']})",
+        meaning="jobs for it wait here, and are offered again when it is mended; one that expires before ends as"
+        " site_dark or expired",
+        fix="on the gateway: outstation check",
+        about=f"{site} {fault['reason']}",
+    )
 
 
 def _devices(undecided: list[tuple[str, str]]) -> list[Finding]:

@@ -2,17 +2,41 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from gateway.checks import beacons
 from gateway.checks.finding import Facts, Finding
+from gateway.refusal_causes import is_own
 
 NAMED = 20
 
 
 async def check(facts: Facts) -> list[Finding]:
-    """A finding for each reason and peer, most frequent first."""
+    """A finding for each reason and peer, most frequent first; of this station's own reasons one, without a peer."""
     refused = [each for each in facts.refusals() if each[1] not in beacons.WORDS]
     if not refused:
         return [Finding(check="refusals", severity="ok", finding="nothing was refused since the start")]
+    own = Counter({(link, reason): 0 for link, reason, _, _ in refused if is_own(reason)})
+    for link, reason, _, count in refused:
+        if is_own(reason):
+            own[link, reason] += count
+    others = [each for each in refused if not is_own(each[1])]
+    return [*(_own(*key, count) for key, count in own.most_common()), *_others(others)]
+
+
+def _own(link: str, reason: str, count: int) -> Finding:
+    return Finding(
+        check="refusals",
+        severity="info",
+        finding=f"{count} not taken on {link} since the start, for a reason of this station: {reason}",
+        meaning="what was sent is not at fault: this station had run out of something, or something failed in it; it is"
+        " sent again, or was counted",
+        fix="look at the findings about the store, the disk and open-files; docs/reasons.md says what each reason is",
+        about=f"{link} {reason}",
+    )
+
+
+def _others(refused: list[tuple[str, str, str, int]]) -> list[Finding]:
     return [
         Finding(
             check="refusals",

@@ -36,8 +36,8 @@ LIST = HelpText(
     explained={
         "Columns": {
             "site": "the site's name",
-            "state": "connected, or dark when nothing is heard of it; fenced: a second gateway with a copy of its store"
-            " knocks and is not let in",
+            "state": "connected, or dark when nothing is heard of it; with a reason (store_failed, spool_full, busy) it"
+            " takes no job; fenced: a second gateway with a copy of its store knocks and is not let in",
             "role": "active: the site sends everything here; standby: to another master, but takes jobs from here",
             "since": "since when it is so",
             "last seen": "when it was last heard",
@@ -113,6 +113,7 @@ def show(
                     if found.twin is not None and found.twin.address
                     else []
                 ),
+                *(("takes no job", safe(fault.words)) for fault in found.faults),
                 ("role", safe(found.role or "-")),
                 ("since", output.time(found.since, "-")),
                 ("last seen", output.time(found.last_seen)),
@@ -230,6 +231,8 @@ def token(
 def _state(site: SiteView) -> tuple[str, str]:
     """How a site stands, with its colour."""
     words, colour = ("connected", "green") if site.connected else ("dark", "magenta")
+    if site.faults:
+        words, colour = ", ".join((words, *dict.fromkeys(safe(fault.reason) for fault in site.faults))), "red"
     return (f"{words}, fenced", "red") if site.twin is not None and site.twin.address else (words, colour)
 
 

@@ -167,6 +167,14 @@ class Twin(Struct, frozen=True):
     count: int = 0
 
 
+class Fault(Struct, frozen=True):
+    """What keeps a site from taking jobs."""
+
+    reason: str
+    since: float = 0.0
+    words: str = ""
+
+
 class SiteView(Struct, frozen=True):
     """A site under a master; ``role`` is active when this master gets its spool, or standby."""
 
@@ -182,6 +190,7 @@ class SiteView(Struct, frozen=True):
     address: str | None = None
     confirmed: dict[str, int] = {}
     twin: Twin | None = None
+    faults: list[Fault] = []
 
 
 class Revoked(Struct, frozen=True):

@@ -26,6 +26,7 @@ from gateway.answers import Answers
 from gateway.bus import Bus
 from gateway.devices.allowance import Allowance
 from gateway.metrics import Metrics
+from gateway.spool.budget import refusal_reason
 from gateway.store.reader import Reader
 from gateway.store.writer import Statement, StoreFailed, Writer
 
@@ -187,7 +188,7 @@ class DeviceEvents(Part):
             elif beside:
                 await self._writer.commit(beside)
         except StoreFailed as error:
-            raise Refused("store_failed", error.found or error.what) from error
+            raise Refused(refusal_reason(error), error.found or error.what) from error
 
 
 def shape(device: str, fired: Fired) -> dict[str, object]:

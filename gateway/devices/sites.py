@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from device_agent.clock import Clock
+from device_agent.clock import Clock, iso
 from device_agent.parts import Part
 from device_agent.protocol import tags
 from device_agent.protocol.stations import devices_alone
@@ -16,6 +16,7 @@ from gateway.devices.registry import Registry
 from gateway.devices.site_keys import SiteKeys
 from gateway.store.reader import Reader
 from gateway.store.writer import Statement, StoreFailed, Writer
+from upstream.fault_frames import SiteFault
 from upstream.frames import Stream
 
 log = logging.getLogger(__name__)
@@ -34,7 +35,8 @@ _PUT_POSITION = (
 class Site:
     """A site below. Times are wall seconds, ``dark_since`` and ``here_since`` monotonic.
 
-    ``positions`` are of ``epoch`` alone; ``unheard``: it was not here since this station started.
+    ``positions`` are of ``epoch`` alone; ``unheard``: it was not here since this station started. ``faults`` are what
+    it says that keeps it from taking jobs, ``last_fault`` the last of them and ``fault_ended`` when that was over.
     """
 
     name: str
@@ -50,6 +52,32 @@ class Site:
     positions: dict[Stream, int] = field(default_factory=dict)
     here_since: float = 0.0
     unheard: bool = True
+    faults: tuple[SiteFault, ...] = ()
+    last_fault: SiteFault | None = None
+    fault_ended: float = 0.0
+
+    def now_has(self, faults: tuple[SiteFault, ...], wall: float) -> None:
+        """It says this of itself from now on."""
+        if self.faults and not faults:
+            self.last_fault, self.fault_ended = self.faults[0], wall
+        self.faults = faults
+
+    def fault_since(self, wall: float) -> str:
+        """What has kept it from taking jobs at any time since then, in words; empty for nothing."""
+        fault = self.faults[0] if self.faults else self.last_fault if self.fault_ended >= wall else None
+        return fault_words(fault) if fault is not None else ""
+
+
+def fault_words(fault: SiteFault) -> str:
+    """What keeps a site from taking jobs, in words; it may have a reason that this release does not know."""
+    since = iso(fault.since)
+    match fault.reason:
+        case "store_failed":
+            return f"store_failed: its store cannot be written since {since}: {fault.detail}"
+        case "spool_full" | "busy":
+            return f"{fault.reason}: {fault.detail}, since {since}"
+        case _:
+            return f"{fault.reason[:64]}: {fault.detail or 'it says no more'}, since {since}"
 
 
 async def _nobody(site: str) -> None:
@@ -78,6 +106,7 @@ class SiteBook(Part):
         self._sites: dict[str, Site] = {}
         self._on_up: Callable[[str], Awaitable[None]] = _nobody
         self._on_standby: Callable[[str], Coroutine[Any, Any, None]] = _nobody
+        self._on_mended: Callable[[str], Coroutine[Any, Any, None]] = _nobody
         self._twin_of: Callable[[str], dict[str, Any]] = _nothing
 
     async def open(self) -> None:
@@ -95,11 +124,18 @@ class SiteBook(Part):
             self._sites[site].positions[stream] = sequence
 
     def on_up(
-        self, call: Callable[[str], Awaitable[None]], standby: Callable[[str], Coroutine[Any, Any, None]] = _nobody
+        self,
+        call: Callable[[str], Awaitable[None]],
+        standby: Callable[[str], Coroutine[Any, Any, None]] = _nobody,
+        mended: Callable[[str], Coroutine[Any, Any, None]] = _nobody,
     ) -> None:
-        """Call with a site's name whenever it is welcome; ``standby`` when its spool goes elsewhere from then on."""
+        """Call with a site's name whenever it is welcome.
+
+        ``standby`` when its spool goes elsewhere from then on, ``mended`` when it takes jobs again.
+        """
         self._on_up = call
         self._on_standby = standby
+        self._on_mended = mended
 
     def ask_twins(self, call: Callable[[str], dict[str, Any]]) -> None:
         """Ask for what is known of a second gateway of a site."""
@@ -133,6 +169,7 @@ class SiteBook(Part):
         entry = self.get(site)
         now = self._clock.wall()
         entry.active = False
+        entry.now_has((), self._clock.wall())
         entry.here_since, entry.unheard = self._clock.monotonic(), False
         entry.connected, entry.release, entry.address, entry.since, entry.last_seen = True, release, address, now, now
         log.info("site up site=%s address=%s", site, address)
@@ -140,14 +177,25 @@ class SiteBook(Part):
         await self._bus.fire([self._bus.event(tags.site_change(site), {"site": site, "connected": True})])
         await self._on_up(site)
 
-    def site_role(self, site: str, active: bool) -> None:
-        """A site says whether this master gets its spool, or stands by."""
+    def site_role(self, site: str, active: bool, faults: Sequence[SiteFault] = ()) -> None:
+        """A site says whether this master gets its spool, or stands by, and what keeps it from taking jobs."""
         entry = self.get(site)
+        self._keep_faults(entry, tuple(faults))
         if entry.connected and entry.active != active:
             entry.active = active
             log.info("site role site=%s role=%s", site, "active" if active else "standby")
             if not active:
                 self.spawn(self._on_standby(site), f"standby/{site}")
+
+    def _keep_faults(self, entry: Site, faults: tuple[SiteFault, ...]) -> None:
+        if not entry.connected or faults == entry.faults:
+            return
+        entry.now_has(faults, self._clock.wall())
+        if faults:
+            log.warning("site takes no job site=%s reason=%s detail=%s", entry.name, faults[0].reason, faults[0].detail)
+            return
+        log.info("site takes jobs again site=%s", entry.name)
+        self.spawn(self._on_mended(entry.name), f"mended/{entry.name}")
 
     def site_heard(self, site: str) -> None:
         """A site said anything."""
@@ -182,6 +230,10 @@ class SiteBook(Part):
             "address": entry.address,
             "twin": self._twin_of(site) or None,
             "confirmed": dict(entry.positions),
+            "faults": [
+                {"reason": each.reason, "since": each.since, "detail": each.detail, "words": fault_words(each)}
+                for each in (entry.faults if entry.connected else ())
+            ],
         }
 
     async def _down(self, entry: Site, why: str) -> None:

@@ -43,6 +43,7 @@ from gateway.jobs.request import JobRequest as JobRequest  # noqa: PLC0414 - who
 from gateway.jobs.room import check_room, no_reason
 from gateway.jobs.seal import SEALED_DEVICES, Sealer, is_told_of, public
 from gateway.metrics import Metrics
+from gateway.spool.budget import refusal_reason
 from gateway.spool.queue import Spool
 from gateway.store.reader import Reader
 from gateway.store.writer import Statement, Writer
@@ -235,7 +236,7 @@ class Acceptance:
         except UsageInvalid as error:
             self._metrics.refused("uplink", "bad_target", master, error.what)
         except StationFailed as error:
-            self._metrics.refused("uplink", "store_failed", master, error.what)
+            self._metrics.refused("uplink", refusal_reason(error), master, error.found or error.what)
 
     def _given_by(self, master: str, jid: str, *, again: bool) -> None:
         opened = self._open_jobs.get(jid)

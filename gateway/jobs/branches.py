@@ -87,6 +87,14 @@ class Branches:
             if branch is not None and branch.state in {BranchState.SENT, BranchState.ANSWERED}:
                 await self._asking.ask(site, opened.job.jid, anew=False)
 
+    async def site_mended(self, site: str) -> None:
+        """A site takes jobs again: it is offered at once what it could not take."""
+        for opened in self._open_jobs:
+            branch = opened.branches.get(site)
+            if branch is not None and branch.state is BranchState.SENT and not branch.expected:
+                branch.tries = 0
+                await self._offer(opened, branch)
+
     async def job_unknown(self, site: str, jid: str) -> None:
         """A site does not know a job: one that it took is lost there, one that it never had is offered again."""
         opened = self._open_jobs.get(jid)
@@ -97,7 +105,14 @@ class Branches:
             await self._end_site(opened, branch, LOST)
         elif self._clock.monotonic() >= opened.deadline and not opened.cancelled:
             terms = Terms(opened.deadline, opened.job.late, opened.job.run_limit, opened.cancelled, opened.held)
-            standing = SiteStanding(sent=False, answered=False, dark_since=None)
+            known = self._site_book.get(site)
+            standing = SiteStanding(
+                sent=False,
+                answered=False,
+                dark_since=None,
+                here_since=known.here_since,
+                fault=known.fault_since(opened.accepted),
+            )
             await self._end_site(opened, branch, site_never_answered(standing, terms))
         else:
             branch.due = opened.look_at = 0.0
@@ -143,6 +158,7 @@ class Branches:
             dark_since=None if site.connected else site.dark_since,
             unheard=site.unheard and opened.recovered,
             here_since=site.here_since,
+            fault=site.fault_since(opened.accepted),
         )
         verdict = judge_site(standing, terms, now)
         if isinstance(verdict, Verdict):

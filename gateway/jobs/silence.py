@@ -97,7 +97,7 @@ class SiteStanding:
     """What a station knows of a site below for one job; ``dark_since`` is monotonic, None while connected.
 
     ``unheard``: it was not here since this station started, which may not know what became of the job meanwhile.
-    ``here_since`` is when it came, monotonic.
+    ``here_since`` is when it came, monotonic. ``fault`` is what it said that kept it from taking jobs meanwhile.
     """
 
     sent: bool
@@ -105,6 +105,7 @@ class SiteStanding:
     dark_since: float | None
     unheard: bool = False
     here_since: float = -math.inf
+    fault: str = ""
 
 
 def judge_site(standing: SiteStanding, terms: Terms, now: float) -> Verdict | float:
@@ -136,11 +137,18 @@ def judge_site(standing: SiteStanding, terms: Terms, now: float) -> Verdict | fl
 
 def site_never_answered(standing: SiteStanding, terms: Terms) -> Verdict:
     """The verdict on a site of which nothing can be expected any more."""
+    if standing.dark_since is None and standing.here_since <= terms.deadline and (standing.fault or not standing.sent):
+        ended = Outcome.EXPIRED if terms.late == "run" and not standing.sent else Outcome.SITE_DARK
+        return Verdict(ended, f"the site was connected and did not take the job{_because(standing.fault)}")
     if not standing.sent and terms.late == "run":
         return Verdict(Outcome.EXPIRED, "the site did not come back before the expiry")
     if standing.dark_since is not None or not standing.sent:
         return Verdict(Outcome.SITE_DARK, "the site was not connected at the expiry")
     return Verdict(Outcome.SITE_DARK, "the site is connected but did not say who would answer")
+
+
+def _because(fault: str) -> str:
+    return f" ({fault})" if fault else ": outstation check there says why"
 
 
 def soonest(*times: float) -> float:

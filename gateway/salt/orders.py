@@ -35,6 +35,7 @@ from gateway.salt.asked import ASKED, ORIGIN, JobTable
 from gateway.salt.book import SaltBook, too_early, too_old
 from gateway.salt.parting import KINDS, Parting, expression
 from gateway.salt.resource_targets import ResourceTargets, by_resource
+from gateway.spool.budget import refusal_reason
 from gateway.spool.queue import Spool
 from gateway.store.writer import Writer
 from upstream.salt.order import SaltOrder
@@ -106,7 +107,7 @@ class SaltOrders:
         except Refused as refusal:
             self._metrics.refused(LINK, refusal.reason, master, refusal.detail)
         except StationFailed as error:
-            self._metrics.refused(LINK, "store_failed", master, f"job {order.jid}: {error.what}")
+            self._metrics.refused(LINK, refusal_reason(error), master, f"job {order.jid}: {error.found or error.what}")
             return False
         except OutstationError as error:
             self._metrics.refused(LINK, "bad_order", master, f"job {order.jid}: {error.what}")

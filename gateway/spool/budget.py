@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
+from device_agent.errors import StationFailed
 from gateway.spool import ledger
 from gateway.spool.streams import CLASSES, GIVES_WAY, Class
 from gateway.store.writer import Statement, StoreFailed
@@ -28,6 +29,11 @@ class SpoolFull(StoreFailed):
     """A class that never drops has used up its budget: nothing more is accepted of it until a master takes some."""
 
     default_id = "spool.full"
+
+
+def refusal_reason(error: StationFailed) -> str:
+    """The reason with which something is refused that could not be put on disk."""
+    return "spool_full" if isinstance(error, SpoolFull) else "store_failed"
 
 
 class Budget:
@@ -51,6 +57,14 @@ class Budget:
                 allowed=f"{self.most[name]} bytes",
                 hint="bring the uplink back (outstation check), or raise the budget in the settings",
             )
+
+    def used_up(self) -> list[Class]:
+        """The classes of which nothing more is accepted."""
+        return [
+            name
+            for name in CLASSES
+            if name not in GIVES_WAY and self._waiting[name] + ITEM_LEAST_BYTES > self.most[name]
+        ]
 
     def taking(self, name: Class, size: int) -> list[Statement]:
         """So many bytes are added: the statements that make the oldest give way, where there are too many now."""

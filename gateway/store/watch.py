@@ -20,14 +20,13 @@ PULSE: Final = "INSERT OR REPLACE INTO station (key, value) VALUES ('pulse', ?)"
 
 
 class StoreWatch(Part):
-    """Tells what is wrong with the store. ``changed`` is set when that begins, becomes another fault, or ends."""
+    """Tells what is wrong with the store."""
 
     name: ClassVar[str] = "store-watch"
 
     def __init__(self, writer: Writer, clock: Clock) -> None:
         self._writer = writer
         self._clock = clock
-        self.changed = asyncio.Event()
 
     async def open(self) -> None:
         """Start to look."""
@@ -47,14 +46,8 @@ class StoreWatch(Part):
             await self._writer.commit([(PULSE, [(str(int(self._clock.wall())),)])])
 
     async def _run(self) -> None:
-        before = ""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             tried = self._clock.monotonic() - self._writer.health.last_tried
             if self._writer.health.is_failing and tried >= LOOK_SECONDS:
                 await self.probe()
-            failing = self._writer.failing()
-            now = failing.error or "hangs" if failing is not None else ""
-            if now != before:
-                before = now
-                self.changed.set()

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from device_agent.errors import StationFailed
 from device_agent.protocol import limits
 from device_agent.protocol.links import Parcel
+from upstream.fault_frames import SiteFault
 from upstream.frames import STREAMS, DeviceRecord, LedgerRow, Stream
 from upstream.ports import KeyState
 
@@ -52,6 +53,7 @@ class Above(Counted):
         self.up: list[str] = []
         self.down: list[tuple[str, str]] = []
         self.roles: dict[str, bool] = {}
+        self.faults: dict[str, list[SiteFault]] = {}
         self.heard: Counter[str] = Counter()
         self.disk = asyncio.Event()
         """Commits wait for it."""
@@ -107,8 +109,9 @@ class Above(Counted):
     async def site_up(self, site: str, release: str, address: str) -> None:
         self.up.append(site)
 
-    def site_role(self, site: str, active: bool) -> None:
+    def site_role(self, site: str, active: bool, faults: Sequence[SiteFault] = ()) -> None:
         self.roles[site] = active
+        self.faults[site] = list(faults)
 
     def site_heard(self, site: str) -> None:
         self.heard[site] += 1

@@ -14,6 +14,7 @@ from device_agent.protocol import limits
 from device_agent.protocol.links import Parcel, Sealed
 from device_agent.protocol.messages import Cancel, encode_value
 from upstream import frames, paging
+from upstream.fault_frames import DETAIL_CHARACTERS, FAULTS, SiteFault
 from upstream.frames import FromMaster, FromSite, decode_from_master, decode_from_site, encode
 from upstream.story_frames import AskJob, Story, StoryTaken, UnknownJob
 
@@ -57,6 +58,7 @@ FROM_SITE: list[FromSite] = [
     Story(JID, [b"item", b""], final=True),
     UnknownJob(JID),
     frames.Echo(3),
+    frames.SiteRole(True, [SiteFault("store_failed", 1_795_230_900.0, "disk I/O error")]),
     frames.Bye(),
 ]
 FROM_MASTER: list[FromMaster] = [
@@ -298,3 +300,30 @@ def test_only_a_beacon_that_a_site_was_not_told_is_news() -> None:
     assert paging.trust_news(before, before) is None
     now = frames.SiteTrust(time_beacons=[b"of a", b"newer of b"])
     assert paging.trust_news(now, before) == frames.SiteTrust(time_beacons=[b"newer of b"])
+
+
+class OldRole(msgspec.Struct, frozen=True, tag="site_role"):
+    """As release 0.1.0 has it."""
+
+    active: bool
+
+
+def test_a_role_with_faults_is_read_by_an_older_master_and_one_without_by_a_newer() -> None:
+    fault = SiteFault("store_failed", 1.0, "disk I/O error")
+    old = msgspec.msgpack.decode(encode(frames.SiteRole(True, [fault])), type=OldRole)
+    assert old == OldRole(True)
+    assert decode_from_site(msgspec.msgpack.encode(OldRole(False))) == frames.SiteRole(False, [])
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        [SiteFault("busy", 1.0)] * (FAULTS + 1),
+        [SiteFault("busy", 1.0, "x" * (DETAIL_CHARACTERS + 1))],
+        [SiteFault("", 1.0)],
+        [SiteFault("r" * 65, 1.0)],
+        [SiteFault("busy", float("nan"))],
+    ],
+)
+def test_what_a_site_says_of_its_faults_is_bounded(faults: list[SiteFault]) -> None:
+    assert refused_by(decode_from_site, encode(frames.SiteRole(True, faults)))

@@ -20,6 +20,7 @@ LISBON: Fields = {
     "address": "192.0.2.7",
     "confirmed": {"returns": 12345, "events": 7},
     "twin": None,
+    "faults": [],
 }
 PORTO: Fields = {
     **LISBON,
@@ -73,3 +74,11 @@ def test_json_is_one_site_per_line(api: ApiDouble, shell: Shell) -> None:
 def test_no_such_site_is_an_error(api: ApiDouble, shell: Shell) -> None:
     finished = shell.here("sites", "show", "faro")
     assert (finished.status, finished.out) == (2, "")
+
+
+def test_a_site_that_takes_no_job_is_not_shown_as_connected_alone(api: ApiDouble, shell: Shell) -> None:
+    words = "store_failed: its store cannot be written since 2026-11-21T03:15:00Z: disk I/O error"
+    fault = {"reason": "store_failed", "since": ISSUED, "detail": "disk I/O error", "words": words}
+    api.sites = [{**LISBON, "faults": [fault]}]
+    assert "lisbon  connected, store_failed  active" in shell.here("sites", "list").out
+    assert words in shell.here("sites", "show", "lisbon").out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from gateway.jobs.silence import (
     Verdict,
     judge_device,
     judge_site,
+    site_never_answered,
     soonest,
 )
 
@@ -165,6 +167,32 @@ def test_a_silent_site_is_judged_by_what_it_has_said_and_whether_it_is_heard(
 ) -> None:
     found = judge_site(standing, job, now)
     assert (found.outcome if isinstance(found, Verdict) else found) == judged
+
+
+FAULT = "store_failed: its store cannot be written since 2026-11-27T00:48:01Z: disk I/O error"
+
+
+@pytest.mark.parametrize(
+    ("standing", "job", "outcome", "why"),
+    [
+        (replace(site(), fault=FAULT), terms(), Outcome.SITE_DARK, f" ({FAULT})"),
+        (replace(site(sent=False), fault=FAULT), terms(), Outcome.SITE_DARK, f" ({FAULT})"),
+        (replace(site(sent=False), fault=FAULT), LATE, Outcome.EXPIRED, f" ({FAULT})"),
+        (site(sent=False), LATE, Outcome.EXPIRED, ": outstation check there says why"),
+    ],
+)
+def test_a_site_that_was_connected_and_took_no_job_is_not_said_to_have_been_away(
+    standing: SiteStanding, job: Terms, outcome: Outcome, why: str
+) -> None:
+    verdict = site_never_answered(standing, job)
+    assert verdict == Verdict(outcome, f"the site was connected and did not take the job{why}")
+
+
+def test_a_site_that_came_after_the_expiry_was_not_connected() -> None:
+    late = replace(site(sent=False, here=DEADLINE + 1), fault=FAULT)
+    assert "not connected" in site_never_answered(late, terms()).why
+    assert "come back" in site_never_answered(late, LATE).why
+    assert "not connected" in site_never_answered(replace(site(dark=10.0), fault=FAULT), terms()).why
 
 
 MOMENTS = st.floats(-1e9, 1e9, allow_nan=False)
