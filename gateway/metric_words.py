@@ -11,7 +11,7 @@ WORDS: Final[Mapping[str, str]] = {
     "spool_pending": "waits",
     "spool_pending_bytes": "what waits, in bytes",
     "spool_budget_bytes": "what may wait, in bytes",
-    "spool_dropped_total": "given up: budget, coalesced, disk_full, damage, not_taken",
+    "spool_dropped_total": "given up: budget, coalesced, disk_full, store_failed, damage, not_taken",
     "site_spool_accepted_total": "as the site below says of itself",
     "site_spool_delivered_total": "as the site says",
     "site_spool_pending": "as the site says",

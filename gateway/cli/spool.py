@@ -41,7 +41,8 @@ STATUS = HelpText(
             "delivered": "what a master has confirmed to have on its own disk",
             "pending": "what waits",
             "size": "how much of its budget that takes",
-            "dropped": "given up: budget, coalesced (a newer state took its place), disk_full, damage, not_taken",
+            "dropped": "given up: budget, coalesced (a newer state took its place), disk_full, store_failed, damage,"
+            " not_taken",
             "received": "of a site: what came of it here; less than is confirmed here is a loss at this master",
         }
     },
