@@ -7,6 +7,10 @@ import os
 import resource
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
+
+CAUSES: Final = 8
+"""Errors that are looked at behind one another."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +32,7 @@ def exhausted(error: OSError, folder: Path, unit: str = "") -> Exhausted | None:
     match error.errno:
         case errno.EMFILE:
             limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-            return Exhausted(f"all {limit:,} files that this process may open are open", _limit_fix(unit, limit))
+            return Exhausted(f"all {limit:,} files that this process may open are open", limit_fix(unit, limit))
         case errno.ENFILE:
             return Exhausted("this machine has as many files open as it may", "sysctl fs.file-nr fs.file-max")
         case errno.ENOMEM:
@@ -47,7 +51,30 @@ def exhausted(error: OSError, folder: Path, unit: str = "") -> Exhausted | None:
             return None
 
 
-def _limit_fix(unit: str, limit: int) -> str:
+def shortage(unit: str = "") -> Exhausted | None:
+    """What this process has run out of when it can open no further file; None when it can open one."""
+    root = Path("/")
+    try:
+        os.close(os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+    except OSError as error:
+        return exhausted(error, root, unit)
+    return None
+
+
+def cause_of(error: BaseException, folder: Path, unit: str = "") -> Exhausted | None:
+    """What an error, or one that led to it, says that there is no more of; None when it is about something else."""
+    seen: BaseException | None = error
+    for _ in range(CAUSES):
+        if seen is None:
+            break
+        if isinstance(seen, OSError) and (found := exhausted(seen, folder, unit)) is not None:
+            return found
+        seen = seen.__cause__ or seen.__context__
+    return None
+
+
+def limit_fix(unit: str, limit: int) -> str:
+    """What raises the limit of open files of a unit, or shows that of a shell."""
     if not unit:
         return "ulimit -n"
     return f"systemctl edit {unit}: [Service] LimitNOFILE={max(65_536, 2 * limit)}; systemctl restart {unit}"

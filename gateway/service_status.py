@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from device_agent.clock import Clock
+from device_agent.exhausted import shortage
 from device_agent.notify import Notifier
 from device_agent.service_reports import Judge, ServiceReports
 from device_agent.trust.root_list import MasterKey
@@ -125,6 +126,9 @@ class LinkJudge:
         elif self._silent_since is None:
             self._silent_since = now
         elif now - self._silent_since > SILENT_SECONDS:
+            if (short := shortage()) is not None:
+                # A new process has its descriptors back; the broker is not at fault.
+                return short.what
             if reason := await self._broker.silent():
                 return reason
             self._silent_since = now

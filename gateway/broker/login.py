@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from device_agent.exhausted import shortage
 from device_agent.lean_mqtt import DISCONNECT, encode_connect
 from device_agent.mqtt import BrokerAddress
 
@@ -17,8 +18,11 @@ async def lets_in(address: BrokerAddress) -> bool:
 
 
 async def answers(address: BrokerAddress) -> bool:
-    """Whether anything comes back, be it a refusal: one that hangs takes a connection and says nothing."""
-    return bool(await _answer(address))
+    """Whether anything comes back, be it a refusal: one that hangs takes a connection and says nothing.
+
+    True as well when this process has no descriptor left to ask with: that says nothing about the broker.
+    """
+    return shortage() is not None or bool(await _answer(address))
 
 
 async def _answer(address: BrokerAddress) -> bytes:

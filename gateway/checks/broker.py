@@ -7,6 +7,7 @@ import re
 import subprocess
 from typing import Final
 
+from device_agent.exhausted import shortage
 from gateway.broker.embedded import COMFORTABLE_DEVICES
 from gateway.broker.own_address import not_own
 from gateway.broker.start import find_mosquitto
@@ -31,9 +32,19 @@ async def check(facts: Facts) -> list[Finding]:
     broker = view["broker"]
     if broker is None:
         return []
-    if broker["mode"] in OURS and (foreign := await asyncio.to_thread(_foreign, broker["host"])):
+    if broker["mode"] in OURS and shortage() is None and (foreign := await asyncio.to_thread(_foreign, broker["host"])):
         return foreign
     where = f"{broker['mode']} broker at {broker['host']}:{broker['port']}"
+    if not broker["connected"] and shortage() is not None and (short := shortage(facts.box().unit)) is not None:
+        return [
+            Finding(
+                check="broker",
+                severity="error",
+                finding=f"not connected to the {where}: {short.what}",
+                meaning="the broker is not at fault; no device with an agent can be reached until there is room",
+                fix=short.fix,
+            )
+        ]
     if not broker["connected"]:
         return [
             Finding(

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
 from typing import Final
 
 from device_agent.errors import OutstationError
+from device_agent.exhausted import Exhausted, cause_of
 from gateway.checks import (
     beacons,
     broker,
@@ -103,6 +105,7 @@ def worst_first(findings: Iterable[Finding]) -> list[Finding]:
 async def look(facts: Facts, checks: Iterable[Check] = CHECKS) -> list[Finding]:
     """What every check of a running station finds. A check that fails or is late is a finding too."""
     found = []
+    short: dict[Exhausted, list[str]] = {}
     for check in checks:
         try:
             async with asyncio.timeout(CHECK_SECONDS):
@@ -110,10 +113,13 @@ async def look(facts: Facts, checks: Iterable[Check] = CHECKS) -> list[Finding]:
         except TimeoutError:
             found.append(_broken(check, f"it took longer than {CHECK_SECONDS:.0f} seconds"))
         except Exception as error:
+            if (missing := _missing(error, facts)) is not None:
+                short.setdefault(missing, []).append(_name(check))
+                continue
             # One check that fails must not keep a technician from what the others found.
             log.exception("check failed name=%s", _name(check))
             found.append(_broken(check, str(error) or type(error).__name__))
-    return worst_first(found)
+    return worst_first([*(_limit(*each) for each in short.items()), *found])
 
 
 def look_at_rest(box: Box, checks: Iterable[Callable[[Box], list[Finding]]] = AT_REST) -> list[Finding]:
@@ -137,6 +143,25 @@ def look_at_rest(box: Box, checks: Iterable[Callable[[Box], list[Finding]]] = AT
         except OSError as error:
             found.append(_broken(check, str(error)))
     return worst_first(found)
+
+
+def _missing(error: Exception, facts: Facts) -> Exhausted | None:
+    """What the station has run out of, where that is why a check failed."""
+    if cause_of(error, Path(facts.state_dir())) is None:
+        return None
+    return cause_of(error, facts.box().state_dir, facts.box().unit)
+
+
+def _limit(missing: Exhausted, names: list[str]) -> Finding:
+    """What this machine or this station has run out of, which kept checks from being made."""
+    return Finding(
+        check="limits",
+        severity="error",
+        finding=missing.what,
+        meaning=f"new connections, files and processes fail until there is room; not looked at: {', '.join(names)}",
+        fix=missing.fix,
+        about=missing.what,
+    )
 
 
 def _name(check: Callable[..., object]) -> str:

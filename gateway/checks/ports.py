@@ -11,6 +11,7 @@ from typing import Final
 
 from gateway.checks.box import Box
 from gateway.checks.finding import Facts, Finding
+from gateway.checks.own_processes import is_own, runs
 
 LISTEN: Final = "0A"
 """The state of a listening socket in /proc/net/tcp (proc(5))."""
@@ -45,12 +46,17 @@ async def check(facts: Facts) -> list[Finding]:
 def at_rest(box: Box) -> list[Finding]:
     """A finding for each port that a station could not have now."""
     taken = []
+    running = runs(box)
     for setting, host, port in box.tcp_ports:
         error = _bind(host, port)
         if error is None:
             continue
         if error.errno == errno.EADDRINUSE:
-            finding = f"port {port} ({setting}) is taken by {_who(port)}"
+            holder = _holder(port)
+            if holder is not None and running and is_own(holder, box):
+                # The station runs, and does not answer: the check of it says so.
+                continue
+            finding = f"port {port} ({setting}) is taken by {_words(holder)}"
             fix = f"ss -ltnp 'sport = :{port}' shows who it is: stop it, or set {setting} in the settings"
         elif error.errno == errno.EACCES:
             finding = f"port {port} ({setting}) is below 1024 and needs a privilege that the station has not"
@@ -87,7 +93,7 @@ def _listening() -> list[tuple[int, str]]:
     for table in TABLES:
         try:
             lines = Path(table).read_text(encoding="ascii").splitlines()[1:]
-        except OSError:
+        except (FileNotFoundError, PermissionError):
             continue
         for line in lines:
             fields = line.split()
@@ -96,14 +102,22 @@ def _listening() -> list[tuple[int, str]]:
     return found
 
 
-def _who(port: int) -> str:
-    """The program that listens there, as far as this user may know it."""
+def _words(process: Path | None) -> str:
+    """A program by its name."""
+    try:
+        return f"{(process / 'comm').read_text().strip()} (process {process.name})" if process else "another program"
+    except OSError:
+        return "another program"
+
+
+def _holder(port: int) -> Path | None:
+    """The process that listens there, in /proc; None where this user may not know it."""
     inodes = {f"socket:[{inode}]" for found, inode in _listening() if found == port}
     for process in sorted(PROCESSES.glob("[0-9]*"))[:PROCESSES_LOOKED_AT]:
         try:
             if any(str(entry.readlink()) in inodes for entry in (process / "fd").iterdir()):
-                return f"{(process / 'comm').read_text().strip()} (process {process.name})"
+                return process
         except OSError:
             # Another's, or it has ended meanwhile.
             continue
-    return "another program"
+    return None

@@ -6,21 +6,32 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
+from device_agent.exhausted import limit_fix
 from device_agent.next_start import WAITS
 from gateway.checks.box import Box
 from gateway.checks.finding import Finding
+from gateway.checks.own_processes import open_files, runs
 
 SYSTEMD: Final = Path("/run/systemd/system")
 """There while systemd runs this machine (sd_booted(3))."""
 
 SECONDS: Final = 5.0
+FULL_SHARE: Final = 0.95
 SHOWN: Final = ("LoadState", "ActiveState", "Result", "ExecMainStatus", "StatusText")
 
 
 def at_rest(box: Box) -> list[Finding]:
-    """One finding: it does not run, and what systemd says of it."""
+    """One finding: it does not run, and what systemd says of it; or it runs and does not answer."""
     said = unit_says(box.unit)
-    if said.get("ActiveState") in ("active", "activating", "reloading"):
+    held = open_files(box) if runs(box) else None
+    if held is not None:
+        number, opened, most = held
+        finding = f"process {number} is the {box.role}, and does not answer at {box.socket}"
+        fix = f"systemctl status {box.unit}; in a minute again; if it stays: systemctl restart {box.unit}"
+        if most and opened >= most * FULL_SHARE:
+            finding += f": it has {opened:,} of the {most:,} files open that it may open"
+            fix = limit_fix(box.unit, most)
+    elif said.get("ActiveState") in ("active", "activating", "reloading"):
         # It has started and does not answer: it is on its way, or it hangs.
         finding = f"{box.unit} is {said['ActiveState']} and does not answer at {box.socket}"
         fix = f"systemctl status {box.unit}; in a minute again; if it stays: systemctl restart {box.unit}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from device_agent.errors import ConfigInvalid, NotRunning
+from device_agent.errors import ConfigInvalid, NotRunning, StationFailed
 from gateway.cli import client as clients
 from gateway.cli.daemons import GATEWAY_CONFIG, MASTER_CONFIG
 from gateway.cli.views import CheckNews, Finding, FindingList, StationView
@@ -23,6 +23,9 @@ NOBODY = "unnamed"
 """In the place of a name that is not there yet."""
 
 KNOCK_SECONDS = 2.0
+
+SILENT = "station.silent"
+"""The error of a station that takes a connection and says nothing: it is looked at from outside."""
 
 CONFIGS: dict[Role, Path] = {"gateway": GATEWAY_CONFIG, "master": MASTER_CONFIG}
 
@@ -109,7 +112,9 @@ def _here(role: Role, config: Path, *, tell: bool) -> Report:
     name = settings.name if settings.name != NOBODY else ""
     try:
         return _asked(clients.StationClient(box.socket), tell=tell, box=box)
-    except NotRunning:
+    except (NotRunning, StationFailed) as error:
+        if isinstance(error, StationFailed) and error.error_id != SILENT:
+            raise
         return Report(role=role, findings=_viewed(look_at_rest(box)), box=box, name=name)
 
 

@@ -116,7 +116,9 @@ def failing_disk(pid: int, kind: str, *paths: Path) -> Iterator[Fault]:
 def no_descriptors(pid: int, left: int = 0) -> Iterator[int]:
     """Let a process open so many files more, and no others; the limit that it has meanwhile."""
     soft, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
-    taken = {int(entry.name) for entry in Path(f"/proc/{pid}/fd").iterdir()}
+    listed = list(Path(f"/proc/{pid}/fd").iterdir())
+    # Of this process the listing itself had one open, which is gone now.
+    taken = {int(entry.name) for entry in listed if entry.is_symlink()}
     # The lowest free number is given out first, and the limit is one more than the highest that may be.
     limit = next(number for number, free in enumerate(_free_below(taken)) if free == left and number not in taken)
     resource.prlimit(pid, resource.RLIMIT_NOFILE, (limit, hard))
