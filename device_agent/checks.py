@@ -18,6 +18,7 @@ from device_agent.clock import Clock, iso
 from device_agent.command_line.safe_text import safe
 from device_agent.config import AgentSettings, load
 from device_agent.errors import EXIT_NOT_ALL_OK, EXIT_OK, ConfigInvalid
+from device_agent.exhausted import exhausted
 from device_agent.host_port import host_port
 from device_agent.identity import Identity, IdentityFile
 from device_agent.trust.device_certificate import read_device_certificate
@@ -31,6 +32,9 @@ ERROR_FREE_BYTES = 1 * 2**20
 """Below it a journal cannot be written anew; above the other one it can grow to its bound twice."""
 
 OPEN_TO_OTHERS = 0o077
+CANNOT_WRITE = "cannot be written"
+"""As the agent says of a file that it cannot write (``write_health``)."""
+
 PACKAGE = "outstation-agent"
 
 
@@ -79,7 +83,7 @@ def every(table: AgentSettings, now: float) -> list[Finding]:
         damaged = Finding(
             "identity", "error", error.what, "this device can prove to nobody who it is", error.hint or ""
         )
-        return [damaged, *(check(Looked(table, folder, None, now)) for check in (clock, state, disk))]
+        return [damaged, *(check(Looked(table, folder, None, now)) for check in (clock, state, disk, files))]
     looked = Looked(table, folder, identity, now)
     return [check(looked) for check in CHECKS]
 
@@ -141,6 +145,42 @@ def disk(looked: Looked) -> Finding:
         "when it is full no job starts here, and events wait in memory and are dropped",
         f"du -xh {looked.folder} / | sort -h | tail",
     )
+
+
+def files(looked: Looked) -> Finding:
+    """The files in which jobs and events are kept can be written: the agent has said so, and it is tried here."""
+    said = standing.sentence(looked.folder) if standing.running(looked.folder) else ""
+    failing = [part for part in said.split("; ") if CANNOT_WRITE in part]
+    if not failing and os.access(looked.folder, os.W_OK):
+        failing = _tried(looked.folder)
+    if not failing:
+        return Finding("files", "ok", "jobs and events can be kept")
+    return Finding(
+        "files",
+        "error",
+        "; ".join(failing),
+        "no job starts here, since a crash would forget that it ran; what ran is told to the gateway as long as the"
+        " agent runs; events that are fired are refused",
+        f"look at the disk: dmesg -T | tail -n 50; findmnt -T {looked.folder}; df -h {looked.folder};"
+        f" df -i {looked.folder}",
+    )
+
+
+def _tried(folder: Path) -> list[str]:
+    """Write, flush and remove a file there; why that failed."""
+    path = folder / f"check-{os.getpid()}"
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(descriptor, b"x")
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+            path.unlink()
+    except OSError as error:
+        found = exhausted(error, folder)
+        return [f"a file {CANNOT_WRITE} in {folder}: {found.what if found is not None else error.strerror or error}"]
+    return []
 
 
 def identity(looked: Looked) -> Finding:
@@ -227,4 +267,4 @@ def package(_: Looked) -> Finding:
     )
 
 
-CHECKS: tuple[Callable[[Looked], Finding], ...] = (agent, connection, identity, clock, state, disk, package)
+CHECKS: tuple[Callable[[Looked], Finding], ...] = (agent, connection, identity, clock, state, disk, files, package)

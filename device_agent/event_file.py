@@ -25,6 +25,7 @@ from device_agent.protocol import limits
 from device_agent.protocol.device_events import PAGE_BYTES, PAGE_EVENTS, Fired, Page
 from device_agent.protocol.messages import decode_stored
 from device_agent.state_folder import mended
+from device_agent.write_health import WriteHealth
 
 log = logging.getLogger(__name__)
 
@@ -70,6 +71,7 @@ class EventFile:
         self._path = path
         self._most = most
         self._most_bytes = most_bytes
+        self.health = WriteHealth("the file of events", path)
         self._outbox = b""
         self._next = 1
         self._lost = 0
@@ -208,7 +210,12 @@ class EventFile:
     # --- flash -----------------------------------------------------------------------------------------------------
 
     async def _append(self, *lines: Record) -> None:
-        await asyncio.to_thread(self._write, b"".join(map(_framed, lines)))
+        try:
+            await asyncio.to_thread(self._write, b"".join(map(_framed, lines)))
+        except OSError as error:
+            self.health.failed(error)
+            raise
+        self.health.wrote()
         if self._end - self._whole > COMPACT_BYTES:
             self._whole = self._end
             try:

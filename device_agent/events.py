@@ -64,6 +64,7 @@ class EventOutbox:
 
     def __init__(self, path: Path, clock: Clock) -> None:
         self._kept = EventFile(path)
+        self.health = self._kept.health
         self._clock = clock
 
     async def open(self) -> None:

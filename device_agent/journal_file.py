@@ -27,6 +27,7 @@ from device_agent.protocol import limits
 from device_agent.protocol.messages import encode
 from device_agent.sequence import RESERVED
 from device_agent.state_folder import mended
+from device_agent.write_health import WriteHealth
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +65,7 @@ class FileJournal:
         # A cancelled write goes on in its thread; the next one must not pass it.
         self._file = threading.Lock()
         self.write_failures = 0
+        self.health = WriteHealth("the journal of jobs", path)
 
     async def open(self) -> Opened:
         """Read the file, mend it, and give every job that was interrupted the outcome ``unknown``.
@@ -182,7 +184,10 @@ class FileJournal:
     async def flush(self) -> None:
         """Write what waits. A disk that is full is not an error here: it is counted and tried again next time."""
         if not self._pending and not self._memory.sequence.scarce:
-            return
+            if not self.health.is_failing:
+                return
+            # Whether the disk works again is found out with a record that changes nothing.
+            self._pend(Record("horizon", self._memory.horizon))
         try:
             await self._write_reserving()
             if self._end - self._written_whole > COMPACT_BYTES:
@@ -242,11 +247,13 @@ class FileJournal:
                 while written < len(data):
                     written += os.write(self._descriptor, data[written:])
                 os.fsync(self._descriptor)
-            except OSError:
+            except OSError as error:
+                self.health.failed(error)
                 # What was partly written must not stay between good records; should it, opening copes with that too.
                 with contextlib.suppress(OSError):
                     os.ftruncate(self._descriptor, self._end)
                 raise
+            self.health.wrote()
             self._end += len(data)
 
     def _rewrite(self, whole: bytes) -> None:

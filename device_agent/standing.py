@@ -16,6 +16,7 @@ from device_agent.errors import EXIT_NOT_ALL_OK, EXIT_OK
 from device_agent.identity import Identity, IdentityFile
 from device_agent.mqtt import MqttLink
 from device_agent.state_folder import LOCK
+from device_agent.write_health import WriteHealth
 
 FILE: Final = "status"
 CONNECTED: Final = "connected"
@@ -27,8 +28,10 @@ BYTES: Final = 2048
 class Standing:
     """Keeps the sentence: written when it is another one than before, and not synced, as a start says a new one."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *files: WriteHealth) -> None:
         self._path = folder / FILE
+        self._files = files
+        self._kept = ""
         self.said = ""
 
     async def sentence(self) -> str:
@@ -36,14 +39,15 @@ class Standing:
         return self.said or "starts"
 
     def say(self, sentence: str) -> None:
-        """Let this be how it is now. On a disk that is full only the file is missing."""
-        if sentence == self.said:
+        """Let this be how it is now, with the files that cannot be written. A disk that fails costs the file alone."""
+        self.said = "; ".join(filter(None, (sentence, *(file.words() for file in self._files))))
+        if self.said == self._kept:
             return
-        self.said = sentence
         beside = self._path.with_name(f"{FILE}.new")
         with contextlib.suppress(OSError):
-            beside.write_text(sentence + "\n", encoding="utf-8")
+            beside.write_text(self.said + "\n", encoding="utf-8")
             beside.replace(self._path)
+            self._kept = self.said
 
 
 def how(identity: Identity, device: Device | None, link: MqttLink | None) -> str:

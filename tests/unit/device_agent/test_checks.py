@@ -38,7 +38,7 @@ def test_a_machine_that_is_no_device_yet_is_told_how_to_become_one(
     assert "outstation-agent join 'TOKEN'" in out
     assert checks.main(config, as_json=True) == 1
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    named = ["agent", "connection", "identity", "clock", "state", "disk", "package"]
+    named = ["agent", "connection", "identity", "clock", "state", "disk", "files", "package"]
     assert [line["check"] for line in lines] == named
     assert all(line["fix"] for line in lines if line["severity"] != "ok")
 
