@@ -280,7 +280,6 @@ class Station:
                 await stack.enter_async_context(part)
             kept.ask_above(salt.uplink)
             return
-        faults = await stack.enter_async_context(faults_of(rooms, self._clock))
         self._uplink = rooms.facts.uplink = rooms.cutting = Uplink(
             site=self._settings.name,
             keys=rooms.keys,
@@ -304,7 +303,7 @@ class Station:
                 max_bytes_per_second=self._settings.uplink.max_bytes_per_second,
             ),
             stories=rooms.stories,
-            faults=faults,
+            faults=await stack.enter_async_context(faults_of(rooms, self._clock)),
         )
         rooms.reseal.ask_above(self._uplink.reseal)
 
