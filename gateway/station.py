@@ -44,9 +44,9 @@ from gateway.salt_rooms import SaltRooms
 from gateway.schedule.schedule import StationSchedule
 from gateway.service_status import reports_of
 from gateway.site_rooms import SiteRooms
-from gateway.station_settings import settings_for
+from gateway.station_settings import settings_for, uplink_rules
 from upstream.sites import Sites
-from upstream.uplink import Uplink, UplinkRules
+from upstream.uplink import Uplink
 
 log = logging.getLogger(__name__)
 
@@ -293,15 +293,7 @@ class Station:
             trust=rooms.standing,
             marks=rooms.marks,
             prover=SiteProver(self._settings.name, rooms.authority),
-            rules=UplinkRules(
-                master_type=self._settings.master_type,
-                master_alive_interval=self._settings.master_alive_interval,
-                master_failback=self._settings.master_failback,
-                master_failback_interval=self._settings.master_failback_interval,
-                master_shuffle=self._settings.master_shuffle,
-                random_reauth_delay=self._settings.random_reauth_delay,
-                max_bytes_per_second=self._settings.uplink.max_bytes_per_second,
-            ),
+            rules=uplink_rules(self._settings),
             stories=rooms.stories,
             faults=await stack.enter_async_context(faults_of(rooms, self._clock)),
         )

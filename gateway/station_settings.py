@@ -11,6 +11,7 @@ from device_agent.settings import load
 from gateway.config import BrokerSettings, SitesSettings, StationSettings
 from gateway.jobs.nodegroups import Nodegroups
 from gateway.rooms import Role
+from upstream.uplink import UplinkRules
 
 HIGHEST_PORT = 65535
 
@@ -78,3 +79,16 @@ def _check_addresses(settings: StationSettings, path: Path) -> None:
                 found=address,
                 allowed=f"1 to {HIGHEST_PORT}, or * to listen",
             )
+
+
+def uplink_rules(settings: StationSettings) -> UplinkRules:
+    """How a gateway with these settings uses its masters."""
+    return UplinkRules(
+        master_type=settings.master_type,
+        master_alive_interval=settings.master_alive_interval,
+        master_failback=settings.master_failback,
+        master_failback_interval=settings.master_failback_interval,
+        master_shuffle=settings.master_shuffle,
+        random_reauth_delay=settings.random_reauth_delay,
+        max_bytes_per_second=settings.uplink.max_bytes_per_second,
+    )
