@@ -94,6 +94,8 @@ class StationFacts:
         self.schedule_failing: Callable[[], Coroutine[Any, Any, list[tuple[str, str]]]] = _none_failing
         self.ssh_secrets_lost: Callable[[], list[str]] = list
         self.cache_full: Callable[[], str] = str
+        self.files_failing: list[Callable[[], str]] = []
+        """Each says of one file or folder of the station, beside the store, why it cannot be written; or nothing."""
         self.mine: Callable[[], Mapping[str, float]] = dict
 
     async def station_view(self) -> dict[str, Any]:
@@ -164,6 +166,10 @@ class StationFacts:
     async def store_failing(self) -> Failing | None:
         """What keeps the store from being written; None while nothing does."""
         return await self._store_watch.look()
+
+    def unwritten(self) -> list[str]:
+        """Which files of the station, beside the store, cannot be written, and why."""
+        return [words for each in self.files_failing if (words := each())]
 
     def twins(self) -> list[dict[str, Any]]:
         """What masters say of another gateway with a copy of this store."""

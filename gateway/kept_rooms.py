@@ -109,7 +109,7 @@ class KeptRooms:
     def station_target(self, role: str, state_dir: Path) -> StationTarget:
         """The station itself as a device."""
         rooms = self._rooms
-        return StationTarget(
+        target = StationTarget(
             site=self._settings.name,
             role=role,
             settings=self._settings.station,
@@ -126,6 +126,8 @@ class KeptRooms:
             clock=self._clock,
             doubt=rooms.doubt,
         )
+        rooms.facts.files_failing.append(target.health.words)
+        return target
 
     def parts_with_devices(self, site: SiteRooms) -> list[Part]:
         """What works on the devices of this station, once their links are open."""
@@ -188,6 +190,7 @@ class KeptRooms:
         self.files.spare_for(lambda: (url for opened in rooms.open_jobs for url in urls_of(opened.job)))
         rooms.facts.more_gauges.append(self.files.gauges)
         rooms.facts.cache_full = lambda: self.files.store.full
+        rooms.facts.files_failing.append(self.files.store.health.words)
         rooms.acceptance.made_from = lambda job: self.files.made_from(urls_of(job))
         Received(state_dir / "received", settings.files, rooms.metrics).answer(self.to_devices)
 

@@ -64,6 +64,9 @@ class Facts(Protocol):
     async def store_failing(self) -> Failing | None:
         """What keeps the store from being written; None while nothing does."""
 
+    def unwritten(self) -> list[str]:
+        """Which files of the station, beside the store, cannot be written, and why."""
+
     def cache_full(self) -> str:
         """Why the last file for which room was wanted in the cache had none; empty when it had."""
 

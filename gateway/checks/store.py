@@ -18,6 +18,7 @@ async def check(facts: Facts) -> list[Finding]:
     """Findings about the store: that it cannot be written, that it lost commits, and that it was damaged."""
     failing = await facts.store_failing()
     found = [] if failing is None else [_failing(failing)]
+    found += [_unwritten(words) for words in facts.unwritten()]
     found += [*_went_back(facts.store_trust()), *_damaged(facts.damage())]
     return found or [Finding(check="store", severity="ok", finding="never damaged, as far as is known")]
 
@@ -32,6 +33,17 @@ def _failing(failing: Failing) -> Finding:
         " disk_full",
         fix=failing.fix,
         about="failing",
+    )
+
+
+def _unwritten(words: str) -> Finding:
+    return Finding(
+        check="store",
+        severity="error",
+        finding=words,
+        meaning="what belongs there is refused or kept in memory, and tried again; the rest of the station goes on",
+        fix="look at the disk: dmesg -T | tail -n 50; df -h and df -i on the state folder",
+        about=words.partition(" cannot ")[0],
     )
 
 

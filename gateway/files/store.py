@@ -23,6 +23,7 @@ from typing import Final
 from device_agent.clock import Clock
 from device_agent.errors import Refused
 from device_agent.protocol.file_questions import CHUNK_BYTES, MARK_BYTES, chunks_of
+from device_agent.write_health import WriteHealth
 from gateway.metrics import Metrics
 
 BUSY_SECONDS: Final = 60.0
@@ -59,6 +60,7 @@ class ContentStore:
         self._clock = clock
         self._contents: dict[str, Content] = {}
         self._chunks: OrderedDict[tuple[str, int], bytes] = OrderedDict()
+        self.health = WriteHealth("the cache of files", folder / "whole", clock)
         self.full = ""
         """Why the last content for which room was wanted had none; empty when it had."""
         self.needed: Callable[[], set[str]] = nobody
@@ -139,6 +141,7 @@ class ContentStore:
         try:
             return await asyncio.to_thread(self._begun, sha256, size, marks)
         except OSError as error:
+            self.health.failed(error)
             self.drop(sha256)
             raise disk_refusal(error) from None
 
@@ -147,7 +150,9 @@ class ContentStore:
         try:
             await asyncio.to_thread(_write_at, self._path(sha256, whole=False), number * CHUNK_BYTES, chunk)
         except OSError as error:
+            self.health.failed(error)
             raise disk_refusal(error) from None
+        self.health.wrote()
         self._remember(sha256, number, chunk)
 
     async def demote(self, sha256: str) -> None:
@@ -165,6 +170,7 @@ class ContentStore:
         try:
             right = await asyncio.to_thread(self._finished, sha256)
         except OSError as error:
+            self.health.failed(error)
             raise disk_refusal(error) from None
         content = self._contents.get(sha256)
         if right and content is not None:

@@ -107,6 +107,7 @@ class StationTarget(Part):
         )
         self._path = state_dir / JOURNAL
         self._journal = FileJournal(self._path)
+        self.health = self._journal.health
         self._judge = Judge(site, authority, epochs)
         self._judge.custom = custom
         self._judgement: SteadJudgement | None = None

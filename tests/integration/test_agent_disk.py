@@ -1,7 +1,8 @@
-"""An agent whose disk fails: its sentence and its check say which file cannot be written, until it can again."""
+"""Files beside the store on a disk that fails: an agent and a station say which cannot be written, until it can."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from pathlib import Path
@@ -9,12 +10,16 @@ from pathlib import Path
 import pytest
 
 from device_agent import checks
+from device_agent.clock import Clock
 from device_agent.config import AgentSettings
+from device_agent.errors import Refused
 from device_agent.event_file import EventFile
 from device_agent.journal_file import FileJournal
 from device_agent.outbox import JournalUnavailable
 from device_agent.standing import FILE, Standing
 from device_agent.state_folder import StateFolder
+from gateway.files.store import ContentStore
+from gateway.metrics import Metrics
 from tests.peers.disk_faults import KINDS, failing_disk
 from tests.peers.small_disk import small_disk
 
@@ -82,3 +87,16 @@ def test_a_check_finds_a_disk_without_inodes_also_without_an_agent(tmp_path: Pat
         finding = files_finding(disk.folder)
         assert finding.severity == "error"
         assert "no inode is left of 20" in finding.finding
+
+
+async def test_a_cache_of_files_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    store = ContentStore(tmp_path, 2**20, Metrics(Clock()), Clock())
+    await store.open()
+    sha256 = hashlib.sha256(b"x").hexdigest()
+    await store.begin(sha256, 1, hashlib.sha256(b"x").digest())
+    (part,) = [path for path in (tmp_path / "parts").rglob("*") if path.is_file() and path.stat().st_size == 1]
+    with failing_disk(os.getpid(), "eio-write", part), pytest.raises(Refused, match="disk_failed"):
+        await store.put(sha256, 0, b"x")
+    assert store.health.words().startswith("the cache of files cannot be written since ")
+    await store.put(sha256, 0, b"x")
+    assert store.health.words() == ""

@@ -50,7 +50,8 @@ class Told:
     failing: list[tuple[str, str]] = field(default_factory=list)
     schedule: list[tuple[str, str]] = field(default_factory=list)
     unreturned: list[tuple[str, str]] = field(default_factory=list)
-    unwritten: Failing | None = None
+    unwritten_store: Failing | None = None
+    unwritten_files: list[str] = field(default_factory=list)
     classes: list[dict[str, Any]] = field(default_factory=list)
     confirmed: float | None = None
     beacons: dict[str, float] = field(default_factory=dict)
@@ -84,7 +85,10 @@ class Told:
         return self.full
 
     async def store_failing(self) -> Failing | None:
-        return self.unwritten
+        return self.unwritten_store
+
+    def unwritten(self) -> list[str]:
+        return self.unwritten_files
 
     def cache_full(self) -> str:
         return self.no_room
