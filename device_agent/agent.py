@@ -37,6 +37,7 @@ from device_agent.protocol.messages import Grains
 from device_agent.protocol.mine import calls
 from device_agent.schedule.runner import AgentSchedule
 from device_agent.schedule.zones import zone_of
+from device_agent.sealing_rotation import SealingRotation
 from device_agent.service_reports import Judge
 from device_agent.standing import Standing, how
 from device_agent.state_folder import StateFolder
@@ -70,8 +71,7 @@ class Agent(Part):
         self.counters = Counters()
         self.identity = new_identity()
         """Whoever this machine is: from its file, once that is open."""
-        self._table = table
-        self._clock = clock or Clock()
+        self._table, self._clock = table, clock or Clock()
         self._folder = StateFolder(Path(table.state_dir))
         self._file = IdentityFile(self._folder.path)
         self._journal = FileJournal(self._folder.path / JOURNAL)
@@ -91,11 +91,9 @@ class Agent(Part):
             count=self.counters.refused,
         )
         self.standing = Standing(self._folder.path, self._journal.health, self._events.health)
-        self._waits = waits
-        self._joining = "not joined yet"
+        self._waits, self._joining = waits, "not joined yet"
         self._ticked = self._clock.monotonic()
-        self._writing = asyncio.Lock()
-        self._hurry = False
+        self._writing, self._hurry = asyncio.Lock(), False
         self._extra: Grains = table.grains
         self._outgoing: asyncio.Queue[tuple[str, bytes]] = asyncio.Queue(maxsize=OUTGOING_MESSAGES)
         self._executions: set[asyncio.Task[None]] = set()
@@ -287,6 +285,8 @@ class Agent(Part):
         self.spawn(self._beacons.run(device.jobs.own), "beacons")
         self.spawn(self._tick(device, guard, link), "tick")
         self.spawn(self._watch_login(link), "login")
+        rotation = SealingRotation(guard, device.jobs.own.station, self._write_identity, self._clock)
+        self.spawn(rotation.run(self._table.sealing_key_days), "sealing-key")
         self.spawn(keep_fresh(self._refresh_mine, self._table.mine_interval, randomness), "mine")
         log.info(
             "agent started id=%s site=%s did=%s version=%s", identity.name, identity.site, identity.did, __version__
@@ -397,4 +397,4 @@ class Agent(Part):
             identity.changed = False
             content = identity.to_bytes()
             identity.floor.written(self._clock.monotonic())
-            await asyncio.to_thread(self._file.save, content)
+            await asyncio.to_thread(self._file.save, content, identity.sealing.to_bytes())

@@ -145,7 +145,7 @@ class Beliefs:
         """A newer group key. Raises ``Refused``."""
         identity = self.identity
         opened = open_epoch(
-            body, lambda kid: self.issuer(kid, "epoch"), identity.kem, device=identity.did, site=identity.site
+            body, lambda kid: self.issuer(kid, "epoch"), *identity.kems, device=identity.did, site=identity.site
         )
         identity.groups.take(opened, self._clock.monotonic())
         if opened.site_kid is None:
@@ -156,12 +156,16 @@ class Beliefs:
         """A newer certificate of this device; whether it has another name now. Raises ``Refused``."""
         identity = self.identity
         certificate = identity.anchor.open_device_certificate(body, self.now())
-        if certificate.sig != identity.sig.public or certificate.kem != identity.kem.public:
+        known = (identity.kem.public, identity.sealing.newest.public)
+        if certificate.sig != identity.sig.public or certificate.kem not in known:
+            identity.sealed_to_another()
             raise Refused("not_for_us", "the certificate holds other keys than ours")
         if certificate.site != identity.site:
             raise Refused("wrong_site", certificate.site)
         if certificate.issued < read_device_certificate(identity.certificate).issued:
             raise Refused("stale_certificate", f"issued at {certificate.issued}")
+        if certificate.kem != identity.kem.public:
+            identity.sealing.promote(int(self.now()))
         renamed = certificate.name != identity.name
         if body != identity.certificate:
             identity.certificate, identity.name, identity.changed = body, certificate.name, True

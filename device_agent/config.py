@@ -121,6 +121,15 @@ class AgentSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             "anybody on the device may know, or all"
         ),
     ] = "looks"
+    sealing_key_days: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=3650,
+            description="days after which the device changes the key that jobs for it alone are sealed to; at least 31 "
+            "days lie between two changes; 0: never",
+        ),
+    ] = 365
     drain_seconds: Annotated[
         float,
         Meta(

@@ -6,11 +6,18 @@ import os
 from pathlib import Path
 
 
-def replace_private(path: Path, body: bytes, owner: tuple[int, int] | None = None) -> None:
+def replace_private(path: Path, body: bytes, owner: tuple[int, int] | None = None, *, wipe: bool = False) -> None:
     """Put a file of mode 0600 in a path's place; it is on disk when this returns. Raises ``OSError``.
 
     It is written beside and renamed: a crash in between leaves the old one or the new one, and no half of either.
+    With ``wipe`` what the old one held is then overwritten, as far as the file system writes in place.
     """
+    if wipe and path.exists():
+        with path.open("r+b", buffering=0) as old:
+            replace_private(path, body, owner)
+            old.write(bytes(os.fstat(old.fileno()).st_size))
+            os.fsync(old.fileno())
+        return
     fresh = path.with_name(f"{path.name}.new")
     fresh.unlink(missing_ok=True)
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

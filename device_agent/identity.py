@@ -7,6 +7,7 @@ is damaged stops the agent: a new identity in its place would be another device,
 from __future__ import annotations
 
 import hashlib
+import logging
 import threading
 from pathlib import Path
 from typing import Final
@@ -19,10 +20,15 @@ from device_agent.trust.chain import STATE_BYTES, Anchor
 from device_agent.trust.epochs import GroupKeys
 from device_agent.trust.floor import Floor
 from device_agent.trust.keys import KemKey, SigningKey, did_text, fingerprint, new_private
+from device_agent.trust.sealing_keys import SealingKeys
+
+log = logging.getLogger(__name__)
 
 MAGIC: Final = b"OSIDENT1"
 DIGEST_BYTES: Final = 32
 FILE: Final = "identity"
+SEALING_FILE: Final = "sealing-keys"
+"""Beside it, and not in it: an agent of release 0.1.0 takes no identity with more in it than it wrote."""
 
 _PLAIN: dict[str, type | tuple[type, ...]] = {
     "site": str,
@@ -68,10 +74,10 @@ class Identity:
         "host",
         "index",
         "join_port",
-        "kem",
         "name",
         "password",
         "port",
+        "sealing",
         "sig",
         "site",
         "tls",
@@ -80,7 +86,7 @@ class Identity:
 
     def __init__(self, sig: SigningKey, kem: KemKey, anchor: Anchor, floor: Floor) -> None:
         self.sig: Final = sig
-        self.kem: Final = kem
+        self.sealing: Final = SealingKeys(kem, sig.did)
         self.did: Final = did_text(sig.did)
         self.anchor = anchor
         self.groups: Final = GroupKeys()
@@ -97,6 +103,20 @@ class Identity:
         self.authority = b""
         self.tls = False
         self.changed = True
+
+    @property
+    def kem(self) -> KemKey:
+        """The key of its certificate, which others seal to."""
+        return self.sealing.current
+
+    @property
+    def kems(self) -> tuple[KemKey, ...]:
+        """Every key that opens what is sealed to this device."""
+        return self.sealing.all
+
+    def sealed_to_another(self) -> None:
+        """Somebody seals to a key that this device does not have: the station is told which one it has."""
+        self.sealing.told_wrong = True
 
     @property
     def fingerprint(self) -> str:
@@ -163,6 +183,8 @@ class IdentityFile:
 
     def __init__(self, folder: Path) -> None:
         self.path: Final = folder / FILE
+        self.sealing_path: Final = folder / SEALING_FILE
+        self._sealing = b""
         # A write whose waiter was cancelled goes on in its thread; the next one must not pass it.
         self._turn = threading.Lock()
 
@@ -177,7 +199,7 @@ class IdentityFile:
                 f"the identity cannot be read: {error.strerror or error}", where=str(self.path)
             ) from error
         try:
-            return Identity.from_bytes(content)
+            identity = Identity.from_bytes(content)
         except (Refused, ValueError) as error:
             raise ConfigInvalid(
                 "the identity of this device is damaged",
@@ -185,14 +207,34 @@ class IdentityFile:
                 found=error.detail if isinstance(error, Refused) else str(error),
                 hint="put a copy of it back; or move it away, and this machine joins again as a new device",
             ) from error
+        self._restore_sealing(identity)
+        return identity
 
-    def save(self, content: bytes) -> None:
-        """Replace the file; it is on disk when this returns. Raises ``OSError``."""
+    def save(self, content: bytes, sealing: bytes = b"") -> None:
+        """Replace the identity, after its sealing keys if there are any; both are on disk when this returns.
+
+        In this order a key is on flash before a certificate names it. What is replaced is overwritten when the sealing
+        keys have changed, as one of them may be to go. Raises ``OSError``.
+        """
         with self._turn:
-            self._save(content)
+            changed = bool(sealing) and sealing != self._sealing
+            if changed:
+                replace_private(self.sealing_path, sealing, wipe=True)
+                self._sealing = sealing
+            replace_private(self.path, content, wipe=changed)
 
-    def _save(self, content: bytes) -> None:
-        replace_private(self.path, content)
+    def _restore_sealing(self, identity: Identity) -> None:
+        """A file that cannot be read does not stop the agent: the key of the certificate stands in the identity, and
+        the station is told of it again.
+        """
+        try:
+            self._sealing = self.sealing_path.read_bytes()
+            identity.sealing.restore(self._sealing)
+        except FileNotFoundError:
+            return
+        except (OSError, Refused, ValueError) as error:
+            log.error("the sealing keys beside the identity are lost path=%s error=%s", self.sealing_path, error)
+            identity.sealed_to_another()
 
     def load_or_begin(self) -> Identity:
         """The identity, made now where there never was one. Raises ``ConfigInvalid``."""

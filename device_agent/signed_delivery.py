@@ -60,7 +60,10 @@ class Addressee(Protocol):
     def did(self) -> str: ...
 
     @property
-    def kem(self) -> KemKey: ...
+    def kems(self) -> tuple[KemKey, ...]: ...
+
+    def sealed_to_another(self) -> None:
+        """A job came that was sealed to a key that the addressee does not have."""
 
     @property
     def floor(self) -> Times: ...
@@ -136,7 +139,12 @@ class SignedDelivery(Delivery):
     def _order(self) -> Order:
         identity = self._beliefs.identity
         if self._sealed.header.epoch is None:
-            return open_single(self._sealed, identity.kem)
+            try:
+                return open_single(self._sealed, *identity.kems)
+            except Refused as refused:
+                if refused.reason == "not_sealed_to_us":
+                    identity.sealed_to_another()
+                raise
         return open_group(self._sealed, identity.groups.key(self._sealed.header.epoch, self._monotonic))
 
     def _check_grant(self, order: Order) -> list[str]:

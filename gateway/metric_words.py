@@ -83,6 +83,7 @@ WORDS: Final[Mapping[str, str]] = {
     "openings_superseded_total": "openings in whose place a newer one came",
     "enrollment_confirmed_total": "devices that joined",
     "certificates_renewed_total": "device certificates",
+    "sealing_keys_changed_total": "devices that have another sealing key",
     "epoch_keys_sent_total": "group keys given to devices",
     "epoch_keys_withheld_total": "not given",
     "epoch_keys_asked_again_total": "asked for by a device that had missed one",

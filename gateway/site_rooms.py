@@ -25,6 +25,7 @@ from gateway.devices.client_addresses import ClientAddresses
 from gateway.devices.clock_watch import ClockWatch
 from gateway.devices.enrollment import Enrollment
 from gateway.devices.enrollment_ports import Entrance
+from gateway.devices.key_changes import KeyChanges
 from gateway.devices.openings import Openings
 from gateway.devices.prekeys import Prekeys
 from gateway.devices.recertify import Recertification
@@ -121,6 +122,7 @@ class SiteRooms:
         self.recertification = Recertification(
             authority=authority, sessions=self.sessions, renew=self.enrollment.renew, metrics=metrics
         )
+        KeyChanges(site, self.enrollment, self.sessions, self.recertification.bring, metrics, clock).join(answers)
         rooms.enrolled = self.enrollment.by_name
         rooms.ssh = self.ssh_book.by_name
         self._rooms = rooms

@@ -61,8 +61,8 @@ def seal_epoch(
     return cose.sign(key, TYP, {**header, c.CT: sealed})
 
 
-def open_epoch(body: bytes, find_issuer: Callable[[bytes], Issuer], kem: KemKey, *, device: str, site: str) -> EpochKey:
-    """The group key that was sealed to this device of this site.
+def open_epoch(body: bytes, find_issuer: Callable[[bytes], Issuer], *kems: KemKey, device: str, site: str) -> EpochKey:
+    """The group key that was sealed to this device of this site, which has these keys.
 
     ``find_issuer`` judges a kid: our own site or a master, with the role ``epoch``; anybody else it refuses.
     Raises ``Refused``.
@@ -79,7 +79,7 @@ def open_epoch(body: bytes, find_issuer: Callable[[bytes], Issuer], kem: KemKey,
     if not epoch:
         raise Refused("claim_invalid", "epochs begin with 1")
     ad, sealed = take_sealed(claims, unverified.payload)
-    key = hpke.open_sealed(kem, b"os1 ep" + ad, sealed)
+    key = hpke.open_with_any(kems, b"os1 ep" + ad, sealed)
     if len(key) != GROUP_KEY_BYTES:
         raise Refused("malformed", "a group key of another length")
     return EpochKey(epoch, key, flags == _REVOCATION, issued, unverified.kid if issuer.kind == "site" else None)

@@ -5,6 +5,8 @@ Base mode is right here: who sealed it is said by a signature around or inside w
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 from cryptography.exceptions import InvalidTag
@@ -35,6 +37,14 @@ def open_sealed(key: KemKey, info: bytes, sealed: bytes) -> bytes:
         return _suite.decrypt(sealed, key.private_key, info=info)
     except (InvalidTag, ValueError):
         raise Refused("not_sealed_to_us", f"{len(sealed)} bytes") from None
+
+
+def open_with_any(keys: Sequence[KemKey], info: bytes, sealed: bytes) -> bytes:
+    """Open what was sealed to one of these keys. Raises ``Refused`` (``not_sealed_to_us``)."""
+    for key in keys[:-1]:
+        with suppress(Refused):
+            return open_sealed(key, info, sealed)
+    return open_sealed(keys[-1], info, sealed)
 
 
 def derive(secret: bytes, salt: bytes, info: bytes, length: int) -> bytes:

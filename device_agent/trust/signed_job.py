@@ -150,11 +150,11 @@ def open_group(sealed: SealedJob, group_key: bytes) -> Order:
     return _order_from_bytes(plaintext)
 
 
-def open_single(sealed: SealedJob, kem: KemKey) -> Order:
-    """The order in a job for one device. Raises ``Refused``."""
+def open_single(sealed: SealedJob, *kems: KemKey) -> Order:
+    """The order in a job for one device, which has these keys. Raises ``Refused``."""
     if sealed.header.salt is not None:
         raise Refused("wrong_seal", "this job is for the group")
-    return _order_from_bytes(hpke.open_sealed(kem, b"os1 job" + sealed.kid + sealed.ad, sealed.ct))
+    return _order_from_bytes(hpke.open_with_any(kems, b"os1 job" + sealed.kid + sealed.ad, sealed.ct))
 
 
 def check_times(header: JobHeader, now: float, *, exact: bool = True) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from device_agent.errors import Refused
 from device_agent.protocol import limits
 from device_agent.protocol.messages import decode_value
+from device_agent.trust.device_certificate import read_device_certificate
 from gateway.devices.device import Device
 from upstream.frames import DeviceRecord
 
@@ -56,8 +58,12 @@ def page_of(rows: Sequence[Sequence[Any]]) -> list[DeviceRecord]:
     return page
 
 
-def told_by(link: str, record: DeviceRecord, first_seen: float, revision: int) -> Device:
-    """The device that the site at the other end of a link tells of."""
+def told_by(link: str, record: DeviceRecord, earlier: Device | None, revision: int) -> Device:
+    """The device that the site at the other end of a link tells of; ``earlier`` is what it told before."""
+    first_seen = earlier.first_seen if earlier else record.first_seen
+    certificate = record.certificate
+    if earlier is not None and _is_older(certificate, earlier.certificate):
+        certificate = earlier.certificate
     return Device(
         record.site,
         record.id,
@@ -69,8 +75,21 @@ def told_by(link: str, record: DeviceRecord, first_seen: float, revision: int) -
         first_seen,
         record.last_seen,
         revision,
-        record.certificate,
+        certificate,
         record.state,
         record.accepted_by,
         record.accepted_at,
     )
+
+
+def _is_older(certificate: bytes, known: bytes) -> bool:
+    """Whether a certificate is one from before, of the same device by the same signer: a relay may have kept it, and
+    with it comes a sealing key that the device has no more.
+    """
+    if not certificate or not known or certificate == known:
+        return False
+    try:
+        told, had = read_device_certificate(certificate), read_device_certificate(known)
+    except Refused:
+        return False
+    return (told.did, told.issuer) == (had.did, had.issuer) and told.issued < had.issued

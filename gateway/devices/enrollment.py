@@ -205,13 +205,16 @@ class Enrollment(Part):
         """Whom the broker lets in: did to password hash."""
         return {device.did: device.password_hash for device in self._book.everybody() if device.active}
 
-    async def renew(self, did: str) -> bytes:
-        """Sign a device another certificate. Raises ``NotFound`` for one that does not belong here."""
+    async def renew(self, did: str, kem: bytes | None = None) -> bytes:
+        """Sign a device another certificate, for this sealing key if it has another one now.
+
+        Raises ``NotFound`` for one that does not belong here.
+        """
         async with self._admission.turn(did):
             device = self._book.get(did)
             if device is None or device.state != "accepted":
                 raise NotFound(f"no accepted device {did}", error_id="device.unknown", hint="outstation keys list")
-            return (await self._admission.recertify(device)).certificate
+            return (await self._admission.recertify(device, kem)).certificate
 
     # --- what devices say ------------------------------------------------------------------------------------------
 

@@ -41,7 +41,8 @@ class Recertification(Part):
         self._sessions = sessions
         self._renew = renew
         self._metrics = metrics
-        self._waiting: dict[str, None] = {}
+        self._waiting: dict[str, bool] = {}
+        """Devices to look at, by did; true for those that get a certificate in any case."""
         self._wake = asyncio.Event()
         self._send: Send = nowhere
 
@@ -55,7 +56,12 @@ class Recertification(Part):
 
     def look_at(self, did: str) -> None:
         """The device is here: see, when there is time, whether it needs another certificate."""
-        self._waiting[did] = None
+        self._waiting.setdefault(did, False)
+        self._wake.set()
+
+    def bring(self, did: str) -> None:
+        """Bring the device its newest certificate, which it does not have."""
+        self._waiting[did] = True
         self._wake.set()
 
     def _needs_another(self, device: Enrolled) -> bool:
@@ -76,8 +82,7 @@ class Recertification(Part):
         while True:
             await self._wake.wait()
             turn = [did for did, _ in zip(self._waiting, range(TURN), strict=False)]
-            for did in turn:
-                del self._waiting[did]
+            wanted = {did: self._waiting.pop(did) for did in turn}
             if not self._waiting:
                 self._wake.clear()
             frames = []
@@ -91,6 +96,8 @@ class Recertification(Part):
                     if self._needs_another(device):
                         frames += self._sessions.frames([did], encode(Certificate(await self._renew(did))))
                         self._metrics.add("certificates_renewed")
+                    elif wanted[did]:
+                        frames += self._sessions.frames([did], encode(Certificate(device.certificate)))
                 except OutstationError as error:
                     # It is looked at again at the next hello.
                     log.error("certificate not renewed device=%s error=%s", device.name, error)

@@ -308,9 +308,7 @@ class Registry(Part):
                 self._metrics.refused("uplink", "foreign_site", link, f"device {record.id} of site {record.site}")
                 continue
             self._revision += 1
-            earlier = self._below.get((record.site, record.id))
-            first_seen = earlier.first_seen if earlier else record.first_seen
-            taken.append(told_by(link, record, first_seen, self._revision))
+            taken.append(told_by(link, record, self._below.get((record.site, record.id)), self._revision))
         await self._writer.commit([(PUT_DEVICE, [device.row() for device in taken]), *beside])
         for device in taken:
             self._below[device.site, device.id] = device

@@ -81,9 +81,12 @@ class SteadJudgement:
         return self._judge.site
 
     @property
-    def kem(self) -> KemKey:
+    def kems(self) -> tuple[KemKey, ...]:
         """The station's own."""
-        return self._judge.authority.kem
+        return (self._judge.authority.kem,)
+
+    def sealed_to_another(self) -> None:
+        """Masters hear of this station's key with its certificate."""
 
     @property
     def floor(self) -> StationTime:

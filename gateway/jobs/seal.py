@@ -198,11 +198,13 @@ class Sealer:
             if known is None:
                 continue
             kept = opened.made.get((leaf, name))
-            if kept is None:
-                identity, kem = known
+            identity, kem = known
+            # Under the key of the day, as a group's seal is under its epoch.
+            place = int.from_bytes(kem)
+            if kept is None or kept[0] != place:
                 header = self._header(opened.job, leaf, identity, None)
                 body = signed_job.seal_for_device(self._authority.signing, header, _order(opened.job), kem)
-                kept = opened.made[leaf, name] = (0, Sealed(leaf, name, body))
+                kept = opened.made[leaf, name] = (place, Sealed(leaf, name, body))
             sealed.append(kept[1])
         return sealed
 

@@ -12,6 +12,7 @@ from device_agent.trust import batches, codec, cose, epochs, hpke, join, keys, n
 from device_agent.trust.chain import Anchor
 from device_agent.trust.deliveries import CancelDelivery, read_delivery
 from device_agent.trust.join_answer import NotYet, open_response
+from device_agent.trust.key_change import read_key_change
 from device_agent.trust.release_list import Releases, open_release_list
 from device_agent.trust.root_list import (
     add_signature,
@@ -131,6 +132,10 @@ def _bye(body: bytes) -> object:
     return bye
 
 
+def _key_change(body: bytes) -> object:
+    return read_key_change(body, site=SITE).verified(world.CAMERA.key.public, world.SID)
+
+
 def _text(body: bytes) -> str:
     """As it comes from an argument or a file."""
     return body.decode("utf-8", "surrogateescape")
@@ -214,6 +219,7 @@ READERS: dict[str, Reader] = {
     "time_beacon": _unforged("time_beacon", lambda body: open_time_beacon(body, world.anchor().master_key)),
     "batch": _unforged("batch", lambda body: batches.open_batch(body, world.key_for("job"))),
     "item_proof": _unforged("item_proof", _item_proof),
+    "key_change": _unforged("key_change", _key_change),
 }
 
 

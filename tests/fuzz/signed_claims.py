@@ -12,12 +12,14 @@ from device_agent.trust import (
     hpke,
     join,
     join_answer,
+    key_change,
     notices,
     release_list,
     sessions,
     time_beacon,
 )
 from device_agent.trust.chain import Anchor
+from device_agent.trust.key_change import read_key_change
 from device_agent.trust.policy import check_function, check_reach
 from device_agent.trust.release_list import open_release_list
 from device_agent.trust.root_list import first_root_list, next_root_list
@@ -130,6 +132,11 @@ def _epoch(payload: bytes) -> object:
     return epochs.open_epoch(body, world.issuer_for("epoch"), CAMERA.kem, device=DID, site=SITE)
 
 
+def _key_change(payload: bytes) -> object:
+    change = read_key_change(signed(DEVICE, key_change.TYP, payload), site=SITE)
+    return hpke.seal(change.verified(DEVICE.public, world.SID), b"info", b"plaintext")
+
+
 READERS: dict[str, Reader] = {
     "root_list": _first_root_list,
     "next_root_list": _next_root_list,
@@ -169,6 +176,7 @@ READERS: dict[str, Reader] = {
         signed(MASTER, time_beacon.TYP, payload), world.anchor().master_key
     ),
     "batch": lambda payload: batches.open_batch(signed(GATEWAY, batches.BATCH_TYP, payload), world.key_for("job")),
+    "key_change": _key_change,
 }
 
 

@@ -12,6 +12,7 @@ from device_agent.trust import codec, cose, cose_sign, hpke, join
 from device_agent.trust.chain import Anchor, Issuer
 from device_agent.trust.cose import FindKey
 from device_agent.trust.join_answer import Terms, accept
+from device_agent.trust.key_change import sign_key_change
 from device_agent.trust.keys import SigningKey, did_text
 from device_agent.trust.release_list import Released, Releases, sign_release_list
 from device_agent.trust.session_frames import Session
@@ -36,7 +37,12 @@ RELEASE_KEY: Final = signing_key("release")
 RELEASING: Final = replace(FLEET.root, releases=(RELEASE_KEY.public,))
 RELEASED: Final = (Released("_grains/lens.py", bytes(32)), Released("_modules/door.py", bytes(32), {"status": "looks"}))
 RELEASE_LIST: Final = sign_release_list(RELEASE_KEY, version=3, issued=NOW, files=RELEASED)
-SIGNED: Final = {"release_list": RELEASE_LIST, "time_beacon": sign_time_beacon(FLEET.a.key, NOW)}
+KEY_CHANGE: Final = sign_key_change(CAMERA.key, site=SITE, sid=SID, kem=kem_key("another").public)
+SIGNED: Final = {
+    "release_list": RELEASE_LIST,
+    "time_beacon": sign_time_beacon(FLEET.a.key, NOW),
+    "key_change": KEY_CHANGE,
+}
 PREKEY: Final = kem_key("prekey")
 PREKEY_BODY: Final = sign_prekey(FLEET.site.key, site=SITE, public=PREKEY.public, issued=NOW, instance=b"\x0c" * 8)
 SAID: Final = (7, b"an item")

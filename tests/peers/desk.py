@@ -69,8 +69,10 @@ class Desk:
     async def remove_users(self, dids: Sequence[str]) -> None:
         self.users_removed += dids
 
-    async def renew(self, did: str) -> bytes:
+    async def renew(self, did: str, kem: bytes | None = None) -> bytes:
         assert self.authority is not None
+        if kem is not None:
+            self.change(did, kem=kem)
         device, now = self.devices[did], int(self.authority.now())
         body = sign_device_certificate(
             self.authority.signing,
