@@ -21,7 +21,6 @@ OWN: Final = frozenset(
         "mine_full",
         "not_kept",
         "orders_full",
-        "other",
         "pending_full",
         "pending_keys_full",
         "publishes_full",
