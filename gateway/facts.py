@@ -183,6 +183,10 @@ class StationFacts:
         """Whether the store has all that it acknowledged."""
         return self._aftermath.trust
 
+    def witness_failing(self) -> str:
+        """Why the witness of the store cannot be written."""
+        return self._aftermath.witness_failing
+
     def now(self) -> float:
         """The time that counts, which is never behind what was certainly signed."""
         return self._authority.now()

@@ -79,6 +79,9 @@ class Facts(Protocol):
     def store_trust(self) -> StoreTrust:
         """Whether the store has all that it acknowledged."""
 
+    def witness_failing(self) -> str:
+        """Why the witness of the store cannot be written; empty when it can."""
+
     def ssh_secrets_lost(self) -> list[str]:
         """SSH devices whose secrets cannot be opened with the keys of this station."""
 

@@ -19,6 +19,8 @@ async def check(facts: Facts) -> list[Finding]:
     failing = await facts.store_failing()
     found = [] if failing is None else [_failing(failing)]
     found += [_unwritten(words) for words in facts.unwritten()]
+    if why := facts.witness_failing():
+        found.append(_unwitnessed(why, facts.state_dir()))
     found += [*_went_back(facts.store_trust()), *_damaged(facts.damage())]
     return found or [Finding(check="store", severity="ok", finding="never damaged, as far as is known")]
 
@@ -44,6 +46,17 @@ def _unwritten(words: str) -> Finding:
         meaning="what belongs there is refused or kept in memory, and tried again; the rest of the station goes on",
         fix="look at the disk: dmesg -T | tail -n 50; df -h and df -i on the state folder",
         about=words.partition(" cannot ")[0],
+    )
+
+
+def _unwitnessed(why: str, folder: str) -> Finding:
+    return Finding(
+        check="store",
+        severity="warning",
+        finding=f"the witness of the store cannot be written: {why}",
+        meaning="the station works on; if the store loses commits from now on, the next start may not notice it",
+        fix=f"look at the disk and at the file: df -h {folder}; ls -l {folder}/station.sqlite.witness",
+        about="witness",
     )
 
 

@@ -54,6 +54,11 @@ class Aftermath(Part):
             await self._tell_trust(self.trust)
         self.spawn(self._tidy(), "tidy")
 
+    @property
+    def witness_failing(self) -> str:
+        """Why the witness of the store cannot be written; empty when it can."""
+        return self._writer.witness.file.failing
+
     def view(self) -> dict[str, Any] | None:
         """What happened, as checks look at it; None when nothing did, or when it is long ago."""
         return None if self.damage is None else {**msgspec.to_builtins(self.damage), "words": self.damage.words()}

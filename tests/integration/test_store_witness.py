@@ -302,6 +302,8 @@ async def test_a_witness_that_cannot_be_written_holds_up_nothing(tmp_path: Path)
         await rooms.bus.fire([rooms.bus.event("door/open", {"n": 1})])
         await until(lambda: rooms.writer.witness.file.failing != "")
         assert len(await spooled(rooms)) == 1
+        (finding,) = [each for each in await store_check.check(rooms.facts) if each.about == "witness"]
+        assert finding.severity == "warning"
 
 
 async def test_a_store_that_was_in_its_log_alone_is_counted_as_lost(tmp_path: Path) -> None:

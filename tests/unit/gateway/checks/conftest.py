@@ -45,6 +45,7 @@ class Told:
     full: bool = False
     damaged: dict[str, Any] | None = None
     trust_of_store: StoreTrust = SOUND
+    unwitnessed: str = ""
     lost: list[str] = field(default_factory=list)
     no_room: str = ""
     failing: list[tuple[str, str]] = field(default_factory=list)
@@ -98,6 +99,9 @@ class Told:
 
     def damage(self) -> dict[str, Any] | None:
         return self.damaged
+
+    def witness_failing(self) -> str:
+        return self.unwitnessed
 
     def store_trust(self) -> StoreTrust:
         return self.trust_of_store
