@@ -20,6 +20,7 @@ import aiomqtt
 from aiomqtt.exceptions import MqttConnectError
 
 from device_agent.authority import AuthorityUnknown, context_for
+from device_agent.backlog import Backlog
 from device_agent.backoff import Backoff
 from device_agent.clock import Clock
 from device_agent.dial import dial
@@ -144,6 +145,8 @@ class MqttLink:
         self._handled = 0
         self._progress = (0, self._clock.monotonic())
         self._attempted = self._clock.monotonic()
+        self.backlog = Backlog(self._clock)
+        """How this end keeps up with what the broker sends it."""
         self.state = LinkState(connected=False, since=self._clock.wall())
 
     async def run(self) -> None:
@@ -152,6 +155,7 @@ class MqttLink:
         while True:
             began = self._attempted = self._clock.monotonic()
             error = await self._connect_and_serve()
+            self.backlog.emptied()
             if self._clock.monotonic() - began >= STEADY_SECONDS:
                 backoff.reset()
             wait = backoff.next()
@@ -292,6 +296,7 @@ class MqttLink:
         while True:
             message: aiomqtt.Message | None = await anext(messages)
             # The client's iterator costs a task for each message; what has queued meanwhile is taken without it.
+            self.backlog.taken()
             while message is not None:
                 waiting = self._on_message(message.topic.value, message.payload)
                 if waiting is not None:
@@ -300,6 +305,7 @@ class MqttLink:
                 if self._handled % MESSAGES_PER_TURN == 0:
                     await asyncio.sleep(0)
                 message = client.next_queued()
+            self.backlog.emptied()
 
     def _note_failure(self, error: str, wait: float) -> None:
         self.state = replace(

@@ -6,7 +6,7 @@ A lower floor states here what it needs; an upper floor satisfies it without inh
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, ClassVar, Protocol
+from typing import Annotated, ClassVar, Protocol, runtime_checkable
 
 from msgspec import Meta, Struct
 
@@ -48,6 +48,17 @@ class Downlink(Protocol):
 
     async def confirm(self, jid: str, names: Sequence[str]) -> None:
         """Tell these names that their returns for a job are on disk here."""
+
+
+@runtime_checkable
+class Listener(Downlink, Protocol):
+    """A downlink on which answers wait to be taken."""
+
+    def heard_since(self) -> float:
+        """Since when what arrives is taken without delay, monotonic seconds: now while it is not.
+
+        Silence before that proves nothing: an answer may wait unread.
+        """
 
 
 class Presence(Protocol):

@@ -170,6 +170,10 @@ class MqttDownlink(Part):
         """Whether there is a connection to the broker."""
         return self._link.state.connected
 
+    def heard_since(self) -> float:
+        """Since when all that arrives is taken without delay: before that, an answer may still wait here unread."""
+        return self._link.backlog.clear_since()
+
     async def stuck(self) -> str | None:
         """Why the link does not work any more; None while it does, or is on its way to a broker."""
         return await self._link.stuck()

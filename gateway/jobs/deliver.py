@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import ClassVar
 
 from device_agent.clock import Clock
 from device_agent.errors import NotFound, OutstationError
 from device_agent.parts import Part
 from device_agent.protocol import limits, tags
-from device_agent.protocol.links import Downlink, Parcel
+from device_agent.protocol.links import Downlink, Listener, Parcel
 from device_agent.protocol.outcomes import Outcome, State
 from gateway.bus import Bus
 from gateway.devices.registry import Registry
@@ -177,13 +179,14 @@ class Delivery(Part):
 
     async def _look_at_devices(self, opened: OpenJob, terms: Terms, now: float) -> float:
         look = now + 3600.0
+        heard = cache(self._heard_since)
         first: dict[str, list[str]] = defaultdict(list)
         again: dict[str, list[str]] = defaultdict(list)
         for name, waiting in opened.waiting.items():
             if name in opened.committing:
                 continue
             device = self._registry.own_device(name)
-            presence = presence_for(opened, waiting, device)
+            presence = presence_for(opened, waiting, device, heard(waiting.link))
             verdict = judge_device(waiting.state, waiting.since, terms, presence, now, waiting.away)
             if isinstance(verdict, Verdict):
                 away = device.away if device is not None and verdict.outcome is Outcome.UNREACHABLE else ""
@@ -236,6 +239,11 @@ class Delivery(Part):
                 await downlink.cancel(opened.job.jid, names)
             else:
                 await downlink.deliver(parcel, remaining, names)
+
+    def _heard_since(self, link: str) -> float:
+        """Since when no answer over a link waits here unread; minus infinity where none can."""
+        downlink = self._downlink_of(link) if link else None
+        return downlink.heard_since() if isinstance(downlink, Listener) else -math.inf
 
     def _refuse_unsealed(self, opened: OpenJob, parcel: Parcel, *parts: dict[str, list[str]]) -> None:
         """A job sealed to single devices is nothing to others: say so instead of waiting for them."""

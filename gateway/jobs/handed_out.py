@@ -79,13 +79,13 @@ def may_repeat(opened: OpenJob, waiting: Waiting, link: str) -> bool:
     return waiting.link in ("", link) or has_moved(opened, waiting, link)
 
 
-def presence_for(opened: OpenJob, waiting: Waiting, device: Linked | None) -> Presence:
+def presence_for(opened: OpenJob, waiting: Waiting, device: Linked | None, heard_since: float) -> Presence:
     """Whether a device is where a job was handed out to: one that is here by another link does not answer over this."""
     if device is None:
         return AWAY
     # What was handed out over SSH is in this station's own hands, and is answered by whichever link the device is here.
     same = waiting.link == SSH or may_repeat(opened, waiting, device.link)
-    return Presence(device.present and same, device.unheard and same, device.gone)
+    return Presence(device.present and same, device.unheard and same, device.gone, heard_since)
 
 
 def has_moved(opened: OpenJob, waiting: Waiting, link: str) -> bool:

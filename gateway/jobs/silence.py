@@ -13,6 +13,9 @@ from device_agent.protocol import limits
 from device_agent.protocol.outcomes import Outcome, State
 
 WINDOW = limits.RETURN_WINDOW_SECONDS
+BEHIND_CEILING_SECONDS = 600.0
+"""For so long past its end a job waits for answers that the station itself is slow to take."""
+
 NOT_RELEASED = "it was held, and nobody released it before its expiry"
 
 
@@ -31,6 +34,8 @@ class Presence:
     present: bool
     unheard: bool
     gone: float
+    heard_since: float = -math.inf
+    """Since when the station takes what the device's link brings without delay, monotonic: now while it does not."""
 
 
 @dataclass(frozen=True)
@@ -56,19 +61,24 @@ def judge_device(
             return _judge_queued(terms, presence, now)
         case State.DELIVERED:
             # After a restart a job may be long past its expiry and still run: the device has its time to say so.
-            end = max(terms.deadline, since) + WINDOW
+            end = _heard_out(max(terms.deadline, since) + WINDOW, presence)
             if now >= end:
                 return Verdict(Outcome.UNKNOWN, "it was delivered and never confirmed; the job has expired")
             if presence.present or presence.unheard or terms.late == "run":
                 return end
             return _judge_left(presence, now, "before it answered")
         case State.RUNNING:
-            end = max(terms.deadline, since) + terms.run_limit + WINDOW
+            end = _heard_out(max(terms.deadline, since) + terms.run_limit + WINDOW, presence)
             if now >= end:
                 return Verdict(Outcome.TIMED_OUT, f"it started and did not end within {terms.run_limit:.0f} s")
             if presence.present or presence.unheard or terms.late == "run":
                 return end
             return _judge_left(presence, now, "while it ran the job", max(WINDOW, away))
+
+
+def _heard_out(end: float, presence: Presence) -> float:
+    """The end of a wait, put off while the station is behind with what arrives, and by the time to say it again."""
+    return min(max(end, presence.heard_since + WINDOW), end + BEHIND_CEILING_SECONDS)
 
 
 def _judge_queued(terms: Terms, presence: Presence, now: float) -> Verdict | float:
@@ -86,7 +96,7 @@ def _judge_queued(terms: Terms, presence: Presence, now: float) -> Verdict | flo
 
 
 def _judge_left(presence: Presence, now: float, when: str, window: float = WINDOW) -> Verdict | float:
-    back_by = presence.gone + window
+    back_by = _heard_out(presence.gone + window, presence)
     if now < back_by:
         return back_by
     return Verdict(Outcome.UNKNOWN, f"the device went away {when} and was not back within {window:.0f} s")

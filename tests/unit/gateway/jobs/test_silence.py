@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from device_agent.protocol.outcomes import Outcome, State
 from gateway.jobs.silence import (
+    BEHIND_CEILING_SECONDS,
     WINDOW,
     Presence,
     SiteStanding,
@@ -47,6 +48,31 @@ CANCELLED = terms(cancelled=True)
 HELD = terms(held=True)
 END_DELIVERED = DEADLINE + WINDOW
 END_RUNNING = DEADLINE + LIMIT + WINDOW
+
+
+def heard(presence: Presence, since: float) -> Presence:
+    """The same device, on a link from which the station takes all that arrives since then."""
+    return replace(presence, heard_since=since)
+
+
+@pytest.mark.parametrize(("state", "end"), [(DELIVERED, END_DELIVERED), (RUNNING, END_RUNNING)])
+def test_an_answer_that_may_wait_unread_is_waited_for(state: State, end: float) -> None:
+    """While the station is behind, and then for as long as a device takes to say it again."""
+    now = end + 100
+    assert judge_device(state, 0, terms(), heard(HERE, now), now) == now + WINDOW
+    assert judge_device(state, 0, terms(), heard(HERE, end + 80), now) == end + 80 + WINDOW
+    assert isinstance(judge_device(state, 0, terms(), heard(HERE, now - WINDOW), now), Verdict)
+    assert isinstance(judge_device(state, 0, terms(), heard(HERE, end - WINDOW), end), Verdict)
+    # A station that never keeps up ends the job all the same.
+    last = end + BEHIND_CEILING_SECONDS
+    assert judge_device(state, 0, terms(), heard(HERE, last - 1), last - 1) == last
+    assert isinstance(judge_device(state, 0, terms(), heard(HERE, last), last), Verdict)
+
+
+def test_a_device_that_went_may_have_come_back_unread() -> None:
+    gone, now = 500.0, 500.0 + WINDOW
+    assert isinstance(judge_device(DELIVERED, 0, terms(), left(gone), now), Verdict)
+    assert judge_device(DELIVERED, 0, terms(), heard(left(gone), now), now) == now + WINDOW
 
 
 @pytest.mark.parametrize(
