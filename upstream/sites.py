@@ -19,7 +19,7 @@ import zmq.asyncio
 from device_agent.clock import Clock
 from device_agent.errors import ConfigInvalid, OutstationError, Refused
 from device_agent.parts import Part
-from device_agent.protocol.links import Parcel
+from device_agent.protocol.links import Answered, Parcel
 from device_agent.protocol.messages import Cancel
 from device_agent.protocol.questions import Question
 from upstream import frames, paging
@@ -135,7 +135,7 @@ class Sites(Part):
         """Ask a site that is connected what became of a job."""
         await self._send_to(site, AskJob(jid, anew))
 
-    async def confirm(self, jid: str, names: Sequence[str]) -> None:
+    async def confirm(self, answered: Answered) -> None:
         """Nothing to do: sites are confirmed by sequence, when their batch is committed."""
 
     def connected(self, site: str) -> bool:

@@ -5,7 +5,7 @@ A lower floor states here what it needs; an upper floor satisfies it without inh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, ClassVar, Protocol, runtime_checkable
 
 from msgspec import Meta, Struct
@@ -32,6 +32,10 @@ class Parcel(Struct, frozen=True):
     sealed: tuple[Sealed, ...]
 
 
+Answered = Mapping[str, Sequence[str]]
+"""Names whose returns are on disk, by the jid of their job."""
+
+
 class Downlink(Protocol):
     """A way down to devices; for the ``sites`` downlink the devices are sites.
 
@@ -46,8 +50,8 @@ class Downlink(Protocol):
     async def cancel(self, jid: str, names: Sequence[str]) -> None:
         """Tell these names not to start a job."""
 
-    async def confirm(self, jid: str, names: Sequence[str]) -> None:
-        """Tell these names that their returns for a job are on disk here."""
+    async def confirm(self, answered: Answered) -> None:
+        """Tell names that their returns for these jobs are on disk here."""
 
 
 @runtime_checkable

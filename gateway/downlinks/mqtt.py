@@ -16,7 +16,7 @@ from device_agent.errors import Refused
 from device_agent.mqtt import BrokerAddress, MqttLink, NotConnected
 from device_agent.parts import Part
 from device_agent.protocol import bitmap, topics
-from device_agent.protocol.links import Parcel, Returns
+from device_agent.protocol.links import Answered, Parcel, Returns
 from device_agent.protocol.messages import Confirm, encode
 from device_agent.trust.time_beacon import EVERY_SECONDS, TimeBeacon
 from gateway.answers import Answers
@@ -29,6 +29,7 @@ from gateway.devices.prekeys import Prekeys
 from gateway.devices.recertify import Recertification
 from gateway.devices.registry import Registry
 from gateway.devices.sessions import Sessions
+from gateway.downlinks.confirmations import confirmations
 from gateway.downlinks.hearing import Hearing, Reception, ResealPort
 from gateway.downlinks.sealing import Sealing
 from gateway.downlinks.words import Words
@@ -204,15 +205,18 @@ class MqttDownlink(Part):
         """Tell these devices not to start a job."""
         await self._spread(names, lambda bits: self._sealing.cancel(jid, bits))
 
-    async def confirm(self, jid: str, names: Sequence[str]) -> None:
-        """Tell these devices that their returns are on disk."""
-        if self._is_most(names):
-            await self._publish(topics.group_ack(self._site), self._sealing.ack([jid], self._bits(names)))
+    async def confirm(self, answered: Answered) -> None:
+        """Tell devices that their returns are on disk: most of the site at once, each other one in a single message."""
+        broadcasts, single = confirmations(answered, self._is_most)
+        for jids, names in broadcasts:
+            await self._publish(topics.group_ack(self._site), self._sealing.ack(jids, self._bits(names)))
             self._metrics.add("mqtt_broadcasts")
-            return
         # Without a session the device says it again when it has one.
-        dids = (device.did for device in self._devices(names))
-        await self._publish_all(self._sessions.frames(dids, encode(Confirm([jid]))))
+        frames: list[tuple[str, bytes]] = []
+        for jids, names in single:
+            dids = (device.did for device in self._devices(names))
+            frames += self._sessions.frames(dids, encode(Confirm(jids)))
+        await self._publish_all(frames)
 
     async def _spread(self, names: Sequence[str], payload: _Routed) -> None:
         """One broadcast when most of the site is meant, else one message for each."""

@@ -19,7 +19,7 @@ from device_agent.errors import OutstationError, Refused
 from device_agent.host import HostLost
 from device_agent.parts import Part
 from device_agent.protocol import tags
-from device_agent.protocol.links import Parcel, Returns
+from device_agent.protocol.links import Answered, Parcel, Returns
 from device_agent.signed_delivery import Proven, addressed, proven
 from device_agent.starts import Starts
 from gateway.answers import Answers, Within
@@ -194,10 +194,10 @@ class SshDownlink(Part):
             if name in self._steads:
                 self._steads[name].jobs.cancel(jid, named=True)
 
-    async def confirm(self, jid: str, names: Sequence[str]) -> None:
+    async def confirm(self, answered: Answered) -> None:
         """The returns of these devices are on disk."""
-        for name in names:
-            if name in self._steads:
+        for jid, names in answered.items():
+            for name in self._steads.keys() & names:
                 self._steads[name].jobs.confirm([jid])
 
     def _take(self, stead: Stead, body: bytes, remaining: float, known: dict[bytes, Proven]) -> None:

@@ -158,7 +158,9 @@ class Collection(Part):
 
     def _is_repeat(self, message: Message, jid: str) -> bool:
         """Whether it is on disk as it is. Whoever names ever other jobs with it is looked into like a stray."""
-        return self._outboxes.knows(message) and (jid in self._confirmable or len(self._confirmable) < STRAY_JOBS)
+        if not self._outboxes.knows(message):
+            return False
+        return self._open_jobs.get(jid) is not None or jid in self._confirmable or len(self._confirmable) < STRAY_JOBS
 
     def decided(self, opened: OpenJob, device: str, outcome: Outcome, why: str) -> None:
         """The station itself gives an outcome to a silent device."""
@@ -278,15 +280,15 @@ class Collection(Part):
 
     async def _send_confirmations(self) -> None:
         confirmable, self._confirmable = self._confirmable, defaultdict(set)
+        by_link: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
         for jid, devices in confirmable.items():
-            by_link: dict[str, list[str]] = defaultdict(list)
-            for device in devices:
+            for device in sorted(devices):
                 known = self._registry.own_device(device)
                 if known is not None:
                     # What was done over SSH is confirmed there, also when its agent is back.
                     for link in {known.link, SSH}:
-                        by_link[link].append(device)
-            for link, names in by_link.items():
-                downlink = self._downlink_of(link)
-                if downlink is not None:
-                    await downlink.confirm(jid, sorted(names))
+                        by_link[link][jid].append(device)
+        for link, answered in by_link.items():
+            downlink = self._downlink_of(link)
+            if downlink is not None:
+                await downlink.confirm(answered)

@@ -27,7 +27,7 @@ from device_agent.local_host import LocalHost
 from device_agent.own import Custom, Own
 from device_agent.parts import Part
 from device_agent.protocol.jid import JidMaker
-from device_agent.protocol.links import Parcel, Returns
+from device_agent.protocol.links import Answered, Parcel, Returns
 from device_agent.protocol.messages import Grains, Hello, Job
 from device_agent.protocol.several import calls
 from device_agent.protocol.stations import station_device
@@ -198,10 +198,10 @@ class StationTarget(Part):
         if self._jobs is not None and self._id in names:
             self._jobs.cancel(jid, named=True)
 
-    async def confirm(self, jid: str, names: Sequence[str]) -> None:
-        """Its return is on disk."""
-        if self._jobs is not None and self._id in names:
-            self._jobs.confirm([jid])
+    async def confirm(self, answered: Answered) -> None:
+        """Its returns are on disk."""
+        if self._jobs is not None:
+            self._jobs.confirm([jid for jid, names in answered.items() if self._id in names])
 
     def _spawn_job(self, job: Coroutine[Any, Any, None]) -> None:
         self.spawn(self._under_way.counted(job), "job")

@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 
 from device_agent import mqtt, mqtt_client
+from device_agent.backlog import BEHIND_SECONDS
 from device_agent.mqtt import BrokerAddress, MqttLink, NotConnected
 from tests.peers.broker import Broker, free_port
+from tests.peers.clock import HandClock
 from tests.peers.waiting import until
 
 
@@ -155,6 +157,29 @@ async def test_what_the_incoming_queue_has_no_room_for_is_counted(broker: Broker
         )
         await mouth.link.publish("end", b"still here")
         await until(lambda: handled[-1] == b"still here", what="a message after the flood")
+
+
+async def test_a_link_whose_messages_wait_is_behind_until_they_are_taken(broker: Broker) -> None:
+    gate, clock = asyncio.Event(), HandClock()
+    handled: list[bytes] = []
+
+    async def slow(topic: str, payload: bytes) -> None:
+        handled.append(payload)
+        await gate.wait()
+
+    ear = Ear(broker.address, "ear", "returns", on_message=slow, clock=clock)
+    mouth = Ear(broker.address, "mouth")
+    async with running(ear, mouth):
+        await mouth.link.publish_many(("returns", b"%d" % number) for number in range(3))
+        await until(lambda: handled, what="the first message in hand")
+        clock.move(BEHIND_SECONDS + 1)
+        assert ear.link.backlog.clear_since() == clock.monotonic()
+        gate.set()
+        await until(lambda: not ear.link.backlog.behind, what="an empty queue")
+        assert len(handled) == 3
+        caught_up = clock.monotonic()
+        clock.move(60)
+        assert ear.link.backlog.clear_since() == caught_up
 
 
 async def test_a_clean_end_publishes_no_will_and_a_crash_does(broker: Broker) -> None:

@@ -95,7 +95,7 @@ async def test_most_of_a_site_is_one_broadcast_and_less_is_one_message_each(
     assert len(published[group]) == 2 * broadcasts
     assert [len(published[topic]) - before[topic] for topic in own] == [0 if broadcasts else 2] * meant
     assert {(job.remaining, job.bitmap) for job in devices.of(Job, *names)} == {(7.5, bits if broadcasts else None)}
-    await scene.gateway.downlink.confirm(JID, names)
+    await scene.gateway.downlink.confirm({JID: names})
     confirmation: type[Any] = Acknowledged if broadcasts else Confirm
     await until(partial(_as_many, partial(devices.of, confirmation, *TEN), meant), what=f"{meant} confirmations")
     assert {tuple(message.jids) for message in devices.of(confirmation, *names)} == {(JID,)}
@@ -157,8 +157,8 @@ async def test_without_a_broker_sending_is_only_late(scene: Scene, broker: Broke
     await until(lambda: not scene.gateway.downlink.status()["connected"], what="the loss")
     await scene.gateway.downlink.deliver(parcel, 1.0, ["a", "b"])
     await scene.gateway.downlink.cancel(JID, ["a", "b"])
-    await scene.gateway.downlink.confirm(JID, ["a"])
-    await scene.gateway.downlink.confirm(JID, ["a", "b"])
+    await scene.gateway.downlink.confirm({JID: ["a"]})
+    await scene.gateway.downlink.confirm({JID: ["a", "b"]})
     await scene.gateway.epochs.rotate()
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from device_agent.protocol.links import Parcel
+from device_agent.protocol.links import Answered, Parcel
 from device_agent.protocol.messages import Gone, Hello
 from gateway.devices.ssh_secrets import Secret
 from gateway.jobs.handed_out import handed_out
@@ -33,7 +33,7 @@ class PaperMqtt:
     async def cancel(self, jid: str, names: Sequence[str]) -> None:
         self.cancelled.append(jid)
 
-    async def confirm(self, jid: str, names: Sequence[str]) -> None:
+    async def confirm(self, answered: Answered) -> None:
         return
 
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import pytest
 
-from device_agent.protocol.links import Parcel
+from device_agent.protocol.links import Answered, Parcel
 from device_agent.protocol.messages import (
     Close,
     JobDefinition,
@@ -57,7 +57,7 @@ class NoLine:
     async def cancel(self, jid: str, names: Sequence[str]) -> None:
         """Lost."""
 
-    async def confirm(self, jid: str, names: Sequence[str]) -> None:
+    async def confirm(self, answered: Answered) -> None:
         """Lost."""
 
 

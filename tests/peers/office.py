@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar, cast
 
 from device_agent.clock import Clock
-from device_agent.protocol.links import Parcel
+from device_agent.protocol.links import Answered, Parcel
 from device_agent.protocol.messages import Hello, Job, decode_job
 from gateway.api.audit import AuditApi
 from gateway.api.fire import FireApi
@@ -74,7 +74,7 @@ class Link:
     async def cancel(self, jid: str, names: Sequence[str]) -> None:
         self.cancelled += [(jid, name) for name in names]
 
-    async def confirm(self, jid: str, names: Sequence[str]) -> None:
+    async def confirm(self, answered: Answered) -> None:
         """Nobody asks."""
 
 
