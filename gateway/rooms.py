@@ -206,7 +206,7 @@ class Rooms:
             metrics=metrics,
         )
         self.closing.on_news(self.stories.news)
-        self.doubted = DoubtedJobs(name, self.doubt, self.open_jobs, self.collection, reader)
+        self.doubted = DoubtedJobs(name, self.doubt, self.open_jobs, self.collection, reader, writer, clock)
         self.asking = Asking(reader)
         self.branches = Branches(
             open_jobs=self.open_jobs,
