@@ -6,6 +6,7 @@ A station that meets damage while it runs leaves a mark beside the file and ends
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import sqlite3
@@ -25,6 +26,7 @@ _READING = frozenset({266, 522, 8202, 8458})
 """SQLITE_IOERR_READ, _SHORT_READ, _DATA and _CORRUPTFS: the disk does not give back what was written."""
 
 _FULL = 13
+_IO = 10
 _MAPPING = frozenset({4874, 5386})
 """SQLITE_IOERR_SHMSIZE and _SHMMAP: no room for the index of the log."""
 
@@ -106,6 +108,14 @@ def is_full(error: BaseException) -> bool:
     """Whether an error of SQLite means that the disk has no room."""
     code = getattr(error, "sqlite_errorcode", None)
     return isinstance(error, sqlite3.Error) and code is not None and (code & 0xFF == _FULL or code in _MAPPING)
+
+
+def is_io_error(error: BaseException) -> bool:
+    """Whether an error of SQLite, or of the machine, means that the disk did not read or write."""
+    code = getattr(error, "sqlite_errorcode", None)
+    if isinstance(error, OSError):
+        return error.errno == errno.EIO
+    return isinstance(error, sqlite3.Error) and code is not None and code & 0xFF == _IO and code not in _MAPPING
 
 
 def mark_path(path: Path) -> Path:

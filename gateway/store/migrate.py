@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from device_agent.errors import ConfigInvalid, StationFailed
-from gateway.store.damage import is_full
+from gateway.store.damage import is_full, is_io_error
 
 log = logging.getLogger(__name__)
 
@@ -82,6 +82,14 @@ def migrate(path: Path) -> str:
                 where=str(path),
                 found=str(error),
                 hint=f"make room: du -xh {path.parent} | sort -h | tail",
+            ) from None
+        if is_io_error(error):
+            raise StationFailed(
+                "the disk fails",
+                error_id="store.disk_fails",
+                where=str(path),
+                found=str(error),
+                hint="look at the disk: dmesg -T | tail -n 50",
             ) from None
         raise ConfigInvalid(
             "the store cannot be opened",

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from device_agent.errors import EXIT_CONFIG, ConfigInvalid
+from device_agent.errors import EXIT_CONFIG, ConfigInvalid, StationFailed
 from gateway.store import migrate as migrate_module
 from gateway.store.migrate import migrate, steps
 from gateway.store.reader import StoreUnreadable
@@ -55,6 +55,22 @@ def test_migrating_again_changes_nothing(tmp_path: Path) -> None:
     schema = look(path, "SELECT name, sql FROM sqlite_schema ORDER BY name")
     assert migrate(path) == epoch
     assert look(path, "SELECT name, sql FROM sqlite_schema ORDER BY name") == schema
+
+
+def test_a_disk_that_fails_at_the_start_is_no_matter_of_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorcode = 266  # SQLITE_IOERR_READ
+
+    def fails(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(migrate_module, "_make_shrinkable", fails)
+    with pytest.raises(StationFailed) as found:
+        migrate(tmp_path / "store")
+    assert found.value.error_id == "store.disk_fails"
+    assert not isinstance(found.value, ConfigInvalid)
 
 
 def test_a_store_is_its_owners_alone_also_one_that_was_not(tmp_path: Path) -> None:
