@@ -71,7 +71,7 @@ fuzz: $(READY) ## feed every reader of others' bytes for two minutes; what break
 	@PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]'
 	@$(BIN)/python -m tests.fuzz $(FUZZ_ARGS)
 
-chaos: $(READY) ## break a whole system for 15 minutes and count what is lost; as root (CHAOS_ARGS="--minutes 2 --faults 10 --seed 7")
+chaos: $(READY) ## break a whole system for 15 minutes and count what is lost; as root (CHAOS_ARGS="--minutes 3 --faults 10 --seed 7")
 	@$(BIN)/python -m tests.chaos $(CHAOS_ARGS)
 
 appliance: setup ## boot machines and try the packages on them: 40 minutes, as root (PYTEST_ARGS="-m short": 8)

@@ -62,7 +62,7 @@ class Endpoints:
             async with asyncio.timeout(self.CONNECT_SECONDS):
                 sock = await first_connected(addresses)
         except OSError as error:
-            why = str(error) or f"no answer in {self.CONNECT_SECONDS:.0f} s"
+            why = error.strerror or f"no answer in {self.CONNECT_SECONDS:.0f} s"
             raise LinkLost(f"none of the {len(addresses)} addresses of {host} takes a connection: {why}") from None
         with sock:
             peer = sock.getpeername()

@@ -25,7 +25,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--minutes", type=float, default=15.0, help="how long faults come (default: 15)")
     parser.add_argument("--devices", type=int, default=500, help="devices in the swarms (default: 500)")
     parser.add_argument("--swarms", type=int, default=4, help="processes they are in (default: 4)")
-    parser.add_argument("--faults", type=int, default=40, help="how many faults (default: 40)")
+    parser.add_argument("--faults", type=int, default=40, help="how many faults (default: 40); 0: each sort once")
     parser.add_argument(
         "--type", default="failover", choices=["failover", "hot", "str"], help="master_type of the site"
     )

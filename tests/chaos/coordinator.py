@@ -7,12 +7,18 @@ with the ids it is about.
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 IDS_NAMED = 20
+ANSWER_SECONDS = 20.0
+WITNESS_SECONDS = 1.0
+"""Twice the time by which the witness may be behind: the machine is busy."""
+
 PROVISIONAL = frozenset({"site_dark"})
 """Outcomes in whose place the site's own word comes."""
 
@@ -20,6 +26,24 @@ COALESCED = "coalesced"
 """The drop of a state in whose place a newer one came."""
 
 DISK_DROPS = frozenset({"disk_full", "budget", "damage"})
+
+
+NOT_STARTED = frozenset({"refused", "expired", "unreachable", "cancelled"})
+"""Outcomes that say that nothing ran."""
+
+
+@dataclass(frozen=True)
+class Gap:
+    """The gateway's store went back at ``until``, or got a copy then: it goes on under a new epoch from there.
+
+    ``whole``: the folder is that of ``since``, witness and all, so of what came between nothing can be known. Otherwise
+    the gateway was killed at ``since``, and its witness may be so much behind as docs/damage.md says.
+    """
+
+    since: float
+    until: float
+    whole: bool = False
+    copied: bool = False
 
 
 @dataclass(frozen=True)
@@ -74,6 +98,8 @@ class Evidence:
     """By class, what the masters say they received and did not refuse."""
     endings: Sequence[str] = ()
     """Processes that ended by themselves and should not have, in words."""
+    ran: Mapping[str, int] = field(default_factory=dict)
+    """How often each mark was left on the SSH device."""
     verified: bool | None = None
     """What ``spool verify`` says; None where there is no such command."""
     verify_words: str = ""
@@ -95,23 +121,51 @@ class Coordinator:
         self.refused_orders = 0
         self.unknown_orders = 0
         self.cancels: Counter[str] = Counter()
+        self.marks: dict[str, str] = {}
+        """By jid, what a job leaves on the SSH device."""
+        self.at: dict[str, float] = {}
+        """When each event and job was answered."""
+        self.gaps: list[Gap] = []
 
     def fired(self, ids: Sequence[str], fate: str, state: str = "") -> None:
         """Events were fired together; ``state`` is their tag where only the newest of it counts."""
         with self._lock:
             self.events.update(dict.fromkeys(ids, fate))
+            self.at.update(dict.fromkeys(ids, time.monotonic()))
             if state:
                 self.states.setdefault(state, []).extend(ids)
 
-    def ordered(self, station: str, jid: str, fate: str) -> None:
-        """A job was given to a station."""
+    def ordered(self, station: str, jid: str, fate: str, mark: str = "") -> None:
+        """A job was given to a station; ``mark`` is what it leaves on the SSH device."""
         with self._lock:
             if fate == "accepted":
                 self.orders[jid] = station
+                self.at[jid] = time.monotonic()
+                if mark:
+                    self.marks[jid] = mark
             elif fate == "refused":
                 self.refused_orders += 1
             else:
                 self.unknown_orders += 1
+
+    def went_back(self, gap: Gap) -> None:
+        """The gateway's store is not the newest there was."""
+        with self._lock:
+            self.gaps.append(gap)
+
+    def _older(self, name: str) -> bool:
+        """Whether an event or a job is from before a store that went back: it may be said again."""
+        return any(self.at.get(name, 0.0) < gap.until for gap in self.gaps)
+
+    def _with_folder(self, name: str) -> bool:
+        """Whether it went with a folder that was put back, of which no station can know."""
+        at = self.at.get(name, 0.0)
+        # One that was answered a moment before the copy was made may have been under way.
+        return any(
+            gap.since - (ANSWER_SECONDS if gap.whole else WITNESS_SECONDS) < at < gap.until
+            for gap in self.gaps
+            if not gap.copied
+        )
 
     def cancelled(self, jid: str, fate: str) -> None:
         """A cancel was asked for."""
@@ -135,8 +189,9 @@ class Coordinator:
             *self._events(evidence),
             *self._drops(evidence),
             *self._jobs(evidence),
-            *_returns(evidence),
+            *self._returns(evidence),
             *_executions(evidence),
+            *self._over_ssh(evidence),
             *_figures(evidence),
         ]
         found += [Finding("ended", "a process ended by itself", [words]) for words in evidence.endings]
@@ -151,6 +206,7 @@ class Coordinator:
         needed = self._needed()
         for name in ("events", "telemetry"):
             missing = [each for each in needed if each not in union and class_of(each) == name]
+            missing = [each for each in missing if not self._with_folder(each)]
             drops = evidence.drops.get(name, {})
             dropped = sum(count for reason, count in drops.items() if reason != COALESCED)
             if len(missing) <= dropped:
@@ -168,10 +224,10 @@ class Coordinator:
         if claimed:
             found.append(Finding("events_refused", f"{len(claimed)} events were refused and are there", claimed))
         for name, book in evidence.masters.items():
-            twice = [each for each, times in Counter(book.events).items() if times > 1]
+            twice = [each for each, times in Counter(book.events).items() if times > 1 and not self._older(each)]
             if twice:
                 found.append(Finding("events_twice", f"{name} has {len(twice)} events more than once", twice))
-            disorder = _out_of_order(book.events)
+            disorder = _out_of_order([each for each in book.events if not self._older(each)])
             if disorder:
                 found.append(Finding("events_order", f"{name} has events before older ones", disorder))
         return found
@@ -187,9 +243,12 @@ class Coordinator:
 
     def _drops(self, evidence: Evidence) -> list[Finding]:
         found: list[Finding] = []
-        returns = evidence.drops.get("returns", {})
+        returns = dict(evidence.drops.get("returns", {}))
+        if any(not gap.whole and not gap.copied for gap in self.gaps):
+            # The log had them, and the ledger says that they are gone.
+            returns.pop("damage", None)
         if sum(returns.values()):
-            found.append(Finding("returns_dropped", f"the ledger names drops of returns: {dict(returns)}"))
+            found.append(Finding("returns_dropped", f"the ledger names drops of returns: {returns}"))
         if evidence.drops_outside:
             found.append(Finding("drops_outside", "drops while the disk was not full", list(evidence.drops_outside)))
         return found
@@ -199,6 +258,8 @@ class Coordinator:
         wrong: dict[str, list[str]] = {"job_missing": [], "job_open": [], "job_outcomes": []}
         for jid, owner in self.orders.items():
             order = books[owner].orders.get(jid)
+            if order is None and owner == evidence.site_name and self._older(jid):
+                continue  # It went with the log, or the folder.
             if order is None:
                 wrong["job_missing"].append(f"{jid} of {owner}")
                 continue
@@ -224,26 +285,54 @@ class Coordinator:
                 continue
             told = evidence.masters[owner].outcomes.get(jid, {})
             for device, outcome in evidence.site.outcomes.get(jid, {}).items():
-                if told.get(device) != outcome and outcome not in PROVISIONAL:
+                known = {str(told.get(device))}
+                if {outcome} != known and outcome not in PROVISIONAL and not self._doubted(jid, outcome, known):
                     differ.append(f"{jid} {device}: {owner} says {told.get(device)}, {evidence.site_name} {outcome}")
         if not differ:
             return []
         jobs = len({line.partition(" ")[0] for line in differ})
         return [Finding("owner_differs", f"{len(differ)} outcomes of {jobs} jobs differ from the site's", differ)]
 
+    def _returns(self, evidence: Evidence) -> list[Finding]:
+        """Every outcome of the site is at a master."""
+        missing: list[str] = []
+        for jid, outcomes in evidence.site.outcomes.items():
+            told = [book.outcomes.get(jid, {}) for book in evidence.masters.values()]
+            for device, outcome in outcomes.items():
+                known = {str(each[device]) for each in told if device in each}
+                if outcome not in PROVISIONAL | known and not self._doubted(jid, outcome, known):
+                    missing.append(f"{jid} {device} {outcome}")
+        if not missing:
+            return []
+        jobs = len({line.partition(" ")[0] for line in missing})
+        return [
+            Finding("returns_lost", f"{len(missing)} outcomes of {jobs} jobs of the site are at no master", missing)
+        ]
 
-def _returns(evidence: Evidence) -> list[Finding]:
-    """Every outcome of the site is at a master."""
-    missing: list[str] = []
-    for jid, outcomes in evidence.site.outcomes.items():
-        told = [book.outcomes.get(jid, {}) for book in evidence.masters.values()]
-        for device, outcome in outcomes.items():
-            if outcome not in PROVISIONAL and not any(each.get(device) == outcome for each in told):
-                missing.append(f"{jid} {device} {outcome}")
-    if not missing:
-        return []
-    jobs = len({line.partition(" ")[0] for line in missing})
-    return [Finding("returns_lost", f"{len(missing)} outcomes of {jobs} jobs of the site are at no master", missing)]
+    def _doubted(self, jid: str, outcome: str, known: AbstractSet[str]) -> bool:
+        """Whether a store that went back may say less of a job than its owner knows."""
+        same = outcome in NOT_STARTED and bool(known & NOT_STARTED)
+        return self._older(jid) and (outcome == "unknown" or same)
+
+    def _over_ssh(self, evidence: Evidence) -> list[Finding]:
+        """What ran on a device that keeps no journal of its own."""
+        books = {**evidence.masters, evidence.site_name: evidence.site}
+        twice, never, denied = [], [], []
+        for jid, mark in self.marks.items():
+            times = evidence.ran.get(mark, 0)
+            told = set(books[self.orders[jid]].outcomes.get(jid, {}).values())
+            if times > 1:
+                twice.append(f"{jid} {mark}, {times} times, {', '.join(told)}")
+            elif times == 0 and "ok" in told:
+                never.append(f"{jid} {mark}")
+            elif times and told & NOT_STARTED:
+                denied.append(f"{jid} {mark}, {', '.join(told)}")
+        found = [
+            Finding("ran_twice", f"{len(twice)} jobs ran more than once over SSH", twice),
+            Finding("ran_never", f"{len(never)} jobs are ok and did not run", never),
+            Finding("ran_denied", f"{len(denied)} jobs ran, and their outcome says that they did not", denied),
+        ]
+        return [each for each in found if each.ids]
 
 
 def _executions(evidence: Evidence) -> list[Finding]:

@@ -87,6 +87,7 @@ def gather(plant: Plant, *, endings: Sequence[str], drops_outside: Sequence[str]
         verified=verified,
         verify_words=words,
         undrained=undrained,
+        ran=plant.ssh.ran(),
     )
 
 

@@ -10,13 +10,14 @@ import http.client
 import json
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from gateway.cli.client import UnixConnection
+from tests.chaos import ssh_device
 from tests.chaos.coordinator import Coordinator
 from tests.chaos.plant import MASTERS, SITE
 
@@ -27,6 +28,9 @@ LANES = (("e", ""), ("e", ""), ("e", ""), ("u", "alarm/"), ("t", "telemetry/"), 
 """What an event is to the spool, in its id and in its tag: history, urgent, telemetry, or a state."""
 
 STATES = 3
+SSH_SHARE = 0.3
+"""Of the jobs of masters, how many leave a mark on the SSH device."""
+
 BATCHES = (1, 1, 2, 5, 20)
 RUN_SECONDS = 15.0
 SHORTEST_EXPIRY, LONGEST_EXPIRY = 10.0, 45.0
@@ -54,9 +58,16 @@ def ask(socket: Path, path: str, body: Any) -> Answered:
             connection.request("POST", path, body=content, headers={"Content-Type": "application/json"})
             with connection.getresponse() as response:
                 answer = json.loads(response.read())
-                return Answered("accepted" if response.status < 300 else "refused", answer)
+                return Answered(_fate(response.status, answer), answer)
     except (OSError, http.client.HTTPException, ValueError):
         return Answered("unknown", {})
+
+
+def _fate(status: int, answer: Mapping[str, Any]) -> Fate:
+    if status < 300:
+        return "accepted"
+    # Of a commit that failed at its flush nobody knows whether it is on the disk.
+    return "unknown" if str((answer.get("error") or {}).get("id", "")).startswith("store.") else "refused"
 
 
 class Load:
@@ -106,11 +117,18 @@ class Load:
             self._coordinator.fired(ids, answered.fate, tag if lane == "s" else "")
 
     def _order(self, _: str, chance: random.Random) -> None:
+        number = 0
         while not self._stop.wait(chance.uniform(0.2, 1.8) * JOB_PAUSE_SECONDS):
-            station = chance.choice((*MASTERS, *MASTERS, SITE))
-            answered = ask(self._socket_of(station), "/jobs", self._job(chance))
+            station, mark = chance.choice((*MASTERS, *MASTERS, SITE)), ""
+            job = self._job(chance)
+            if station != SITE and chance.random() < SSH_SHARE:
+                number += 1
+                mark = f"load-{number}"
+                run = {"tgt": ssh_device.NAME, "tgt_type": "glob", "fun": "cmd.run", "arg": [ssh_device.leaves(mark)]}
+                job |= run
+            answered = ask(self._socket_of(station), "/jobs", job)
             jid = str(answered.body.get("jid", ""))
-            self._coordinator.ordered(station, jid, answered.fate)
+            self._coordinator.ordered(station, jid, answered.fate, mark)
             if answered.fate == "accepted" and chance.random() < 0.15:
                 self._stop.wait(chance.uniform(0.0, 2.0))
                 cancelled = ask(self._socket_of(station), f"/jobs/{jid}/cancel", {})

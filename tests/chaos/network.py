@@ -7,10 +7,13 @@ address for the other end: what is sent goes out, and nobody takes it.
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import subprocess
 from collections.abc import Sequence
 from typing import Self
+
+from tests.peers.namespace import own_files
 
 ENDS: dict[str, tuple[str, str]] = {
     "link-a": ("gateway", "master-a"),
@@ -24,6 +27,10 @@ NOBODY = "02:00:00:00:00:01"
 """The link address of no machine."""
 
 COMMAND_SECONDS = 20.0
+NAME_SERVER = "127.0.0.53"
+RESOLVER = f"nameserver {NAME_SERVER}\n"
+NAMES = "passwd: files\ngroup: files\nhosts: files dns\n"
+
 BURST = "16kb"
 LATENCY = "400ms"
 
@@ -33,17 +40,24 @@ class Network:
 
     def __init__(self) -> None:
         self._mark = f"chaos-{secrets.token_hex(3)}"
+        self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
         try:
             for place in PLACES:
                 _ip("netns", "add", self.namespace(place))
                 _ip("-n", self.namespace(place), "link", "set", "lo", "up")
+                # A link that is down keeps its IPv6 addresses as it keeps the others.
+                _run([*self.inside(place), "sysctl", "-qw", "net.ipv6.conf.all.keep_addr_on_down=1"])
+            files = {"resolv.conf": RESOLVER, "nsswitch.conf": NAMES}
+            self._stack.enter_context(own_files(self.namespace("gateway"), files))
             for link, (near, far) in ENDS.items():
                 a, b = self.namespace(near), self.namespace(far)
                 _ip("-n", a, "link", "add", link, "type", "veth", "peer", "name", link, "netns", b)
                 for place in (near, far):
-                    _ip("-n", self.namespace(place), "addr", "add", f"{self.address(link, place)}/24", "dev", link)
+                    self._address("add", link, place)
+                    there = ["-n", self.namespace(place), "-6", "addr", "add"]
+                    _ip(*there, f"{self.address6(link, place)}/64", "dev", link, "nodad")
                     _ip("-n", self.namespace(place), "link", "set", link, "up")
         except BaseException:
             self._remove()
@@ -66,6 +80,24 @@ class Network:
         """Where a place is on a link."""
         return f"10.77.{list(ENDS).index(link) + 1}.{ENDS[link].index(place) + 1}"
 
+    @staticmethod
+    def address6(link: str, place: str) -> str:
+        """Where a place is on a link, by IPv6."""
+        return f"fd77:{list(ENDS).index(link) + 1}::{ENDS[link].index(place) + 1}"
+
+    def ipv6_alone(self, link: str) -> None:
+        """Take the IPv4 addresses of the link away."""
+        for place in ENDS[link]:
+            self._address("del", link, place)
+
+    def ipv4_again(self, link: str) -> None:
+        """Give them back."""
+        for place in ENDS[link]:
+            self._address("add", link, place)
+
+    def _address(self, verb: str, link: str, place: str) -> None:
+        _ip("-n", self.namespace(place), "addr", verb, f"{self.address(link, place)}/24", "dev", link)
+
     def down(self, link: str) -> None:
         """Pull the plug at the gateway's end: whoever sends there is told."""
         _ip("-n", self.namespace(ENDS[link][0]), "link", "set", link, "down")
@@ -77,12 +109,14 @@ class Network:
     def hole(self, link: str) -> None:
         """From now on everything that is sent is lost on the way, in both directions, and nobody is told."""
         for place, other in self._directions(link):
-            _ip(*self._neighbour("replace", link, place, other), "lladdr", NOBODY, "nud", "permanent")
+            for address in (self.address(link, other), self.address6(link, other)):
+                _ip(*self._neighbour("replace", link, place, address), "lladdr", NOBODY, "nud", "permanent")
 
     def fill_hole(self, link: str) -> None:
         """It arrives again."""
         for place, other in self._directions(link):
-            _ip(*self._neighbour("del", link, place, other))
+            for address in (self.address(link, other), self.address6(link, other)):
+                _ip(*self._neighbour("del", link, place, address))
 
     def slow(self, link: str, kbit: int) -> None:
         """No more than this rate, in both directions."""
@@ -99,10 +133,11 @@ class Network:
         near, far = ENDS[link]
         return [(near, far), (far, near)]
 
-    def _neighbour(self, verb: str, link: str, place: str, other: str) -> list[str]:
-        return ["-n", self.namespace(place), "neigh", verb, self.address(link, other), "dev", link]
+    def _neighbour(self, verb: str, link: str, place: str, address: str) -> list[str]:
+        return ["-n", self.namespace(place), "neigh", verb, address, "dev", link]
 
     def _remove(self) -> None:
+        self._stack.close()
         for place in PLACES:
             # Those that were not made are not there to be removed, which is no error.
             subprocess.run(

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -20,8 +21,10 @@ import psutil
 from device_agent.errors import OutstationError, StationFailed
 from gateway.cli.key_client import KeyClient
 from gateway.rehearsal import PROBE_SECONDS, Child, program
+from tests.chaos import names, ssh_device
 from tests.chaos.disk import Disk
-from tests.chaos.network import Network
+from tests.chaos.network import NAME_SERVER, Network
+from tests.chaos.ssh_device import SshDevice
 from tests.peers.system import QUICK, Fields, System
 
 MASTERS = ("master-a", "master-b")
@@ -35,6 +38,9 @@ FAILOVER: Fields = {
 
 SITE = "lisbon"
 STATIONS = (*MASTERS, SITE)
+NAMES, DOMAIN = "names", "chaos"
+"""The process of the name server, and what the names that it knows end with."""
+
 SITES_PORT = 4510
 BROKER_PORT = 1884
 ENROLL_PORT = 1885
@@ -72,6 +78,7 @@ class Plant(System):
         self.endings: list[Ending] = []
         self.reports: dict[str, Fields] = {}
         """The newest report of each swarm that ever was."""
+        self.ssh = SshDevice(self.temporary() / ssh_device.NAME, network.address("link-d", "devices"))
         self.disk = Disk(self.state_of(SITE), megabytes)
 
     def __exit__(
@@ -95,15 +102,15 @@ class Plant(System):
         # What a killed process leaves goes with this run.
         self._stack.enter_context(patch.dict(os.environ, TMPDIR=str(self.temporary())))
         self._stack.enter_context(self.disk)
+        self._start_names()
         for master in MASTERS:
-            link = f"link-{master[-1]}"
-            self._add_master_at(master, f"tcp://{self._network.address(link, master)}:{SITES_PORT}")
+            self._add_master(master)
         self.fleet.pin(self.state_of(SITE))
         self.add_station(
             SITE,
             "gateway",
             {
-                "masters": [self.address(master) for master in MASTERS],
+                "masters": [{"address": _address(each), "key": self.address(each)["key"]} for each in MASTERS],
                 **QUICK,
                 **FAILOVER,
                 "master_type": self._master_type,
@@ -111,15 +118,34 @@ class Plant(System):
             },
         )
         self.join(SITE, "master-a")
+        self._start_ssh()
+        self._wanted[ssh_device.NAME] = self._start_ssh
+        self.command("devices", "import", str(self.ssh.listed()), station=SITE, status=0)
         self.swarm_devices = devices // swarms
         for number in range(swarms):
             self.add_generation(number)
-        self.present(self.swarm_devices * swarms, SITE, "master-a")
+        self.present(self.swarm_devices * swarms + 1, SITE, "master-a")
         for name in STATIONS:
             self._wanted[name] = lambda name=name: self._start_again(name)  # type: ignore[misc] # mypy infers no type for a default
 
-    def _add_master_at(self, name: str, listen: str) -> None:
-        self.fleet.add_master(name, self.state_of(name), address=listen)
+    def _start_names(self) -> None:
+        known = [
+            f"{name}.{DOMAIN}={self._network.address(link, name)},{self._network.address6(link, name)}"
+            for name in MASTERS
+            for link in [f"link-{name[-1]}"]
+        ]
+        self.start(NAMES, [sys.executable, names.__file__, NAME_SERVER, *known])
+
+    def silence_names(self, *, silent: bool) -> None:
+        """The name server answers nothing, or again."""
+        self.children[NAMES].process.send_signal(signal.SIGSTOP if silent else signal.SIGCONT)
+
+    def _start_ssh(self) -> None:
+        self.start(ssh_device.NAME, self.ssh.command())
+
+    def _add_master(self, name: str) -> None:
+        listen = f"tcp://[::]:{SITES_PORT}"
+        self.fleet.add_master(name, self.state_of(name), address=_address(name))
         for other in MASTERS:
             if other in self.children:
                 self.publish_fleet(other)
@@ -209,6 +235,14 @@ class Plant(System):
             if name in self._wanted and name not in self.children:
                 self._wanted[name]()
 
+    def pid_of(self, name: str) -> int:
+        """The process id of a station that runs; one that is about to start is waited for."""
+        deadline, pause = time.monotonic() + REPORT_SECONDS, threading.Event()
+        while name not in self.children and time.monotonic() < deadline:
+            self.keep_up(time.monotonic())
+            pause.wait(PROBE_SECONDS)
+        return self.children[name].process.pid
+
     def kill_broker(self) -> bool:
         """SIGKILL of the gateway's mosquitto; False when there is none now."""
         with self._lock:
@@ -291,11 +325,16 @@ class Plant(System):
         return {}
 
 
+def _address(master: str) -> str:
+    """Where a master is, by its name."""
+    return f"tcp://{master}.{DOMAIN}:{SITES_PORT}"
+
+
 def place_of(name: str) -> str:
     """In which namespace a process is."""
     if name in MASTERS:
         return name
-    return "devices" if name.startswith("swarm") else "gateway"
+    return "devices" if name.startswith(("swarm", "ssh")) else "gateway"
 
 
 def _hears(pid: int, number: signal.Signals) -> bool:

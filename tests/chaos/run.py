@@ -8,22 +8,23 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from tests.chaos.breaking import Breaker
 from tests.chaos.coordinator import Coordinator, Finding, drops_beside
 from tests.chaos.evidence import drops, gather, kept, open_jobs
+from tests.chaos.expect import Watch
 from tests.chaos.load import Load
 from tests.chaos.network import Network
-from tests.chaos.plan import LINKS, Fault, draw, windows
+from tests.chaos.plan import CALM_SECONDS, STORE, Fault, draw, once, undisturbed, windows
 from tests.chaos.plant import MASTERS, SITE, STATIONS, Plant
 
 TICK_SECONDS = 0.1
 LOOK_SECONDS = 5.0
 TELL_SECONDS = 15.0
 DRAIN_SECONDS = 240.0
-BROKER_SECONDS = 5.0
 DISK_SLACK_SECONDS = 10.0
 MEGABYTES = 384
 
@@ -36,6 +37,7 @@ class Terms:
     seconds: float
     devices: int
     faults: int
+    """0: every sort of fault once, as soon as it can be; the seconds are those of that plan then."""
     swarms: int = 4
     master_type: str = "failover"
     keep: Path | None = None
@@ -70,7 +72,11 @@ Tell = Callable[[str], None]
 
 def run(terms: Terms, tell: Tell) -> Result:
     """Run it. Bounded by the seconds of the terms and those of the drain."""
-    plan = draw(terms.seed, terms.faults, terms.seconds, terms.swarms)
+    if terms.faults:
+        plan = draw(terms.seed, terms.faults, terms.seconds, terms.swarms)
+    else:
+        plan = once(terms.seed, terms.swarms)
+        terms = replace(terms, seconds=max(fault.end for fault in plan) + CALM_SECONDS)
     for fault in plan:
         tell(f"  {fault}")
     begun = time.monotonic()
@@ -82,7 +88,8 @@ def run(terms: Terms, tell: Tell) -> Result:
         chaos.go()
         undrained = chaos.drain()
         findings = chaos.reckon(undrained)
-        result = Result(findings, chaos.applied, chaos.coordinator.tally(), time.monotonic() - begun, terms.excused)
+        tally = f"{chaos.coordinator.tally()}; {chaos.watch.tally()}"
+        result = Result(findings, chaos.applied, tally, time.monotonic() - begun, terms.excused)
         if not result.good or terms.keep is not None:
             folder = terms.keep or Path(tempfile.mkdtemp(prefix=f"chaos-{terms.seed}-"))
             kept(plant, [str(finding) for finding in findings], chaos.facts(), folder)
@@ -101,9 +108,10 @@ class _Chaos:
         self._tell = tell
         self._begun = 0.0
         self._samples: list[tuple[float, Mapping[tuple[str, str], int]]] = []
-        self._broker_kills: list[float] = []
         self.applied: Counter[str] = Counter()
         self.coordinator = Coordinator()
+        self.watch = Watch(plant.stations[SITE], lambda: plant.station_view(SITE), self._now)
+        self._breaker = Breaker(plant, network, self.coordinator, self.watch, self._later, tell)
         self._load = Load(self.coordinator, plant.socket_of, terms.seed, terms.swarms, terms.seconds)
 
     def go(self) -> None:
@@ -114,23 +122,34 @@ class _Chaos:
         self._begun = time.monotonic()
         self._load.begin()
         try:
-            pause = threading.Event()
-            look = tell = 0.0
-            while moments or self._now() < self._terms.seconds:
-                now = self._now()
-                while moments and moments[0][0] <= now:
-                    _, begins, fault = moments.pop(0)
-                    (self._apply if begins else self._undo)(fault)
-                self._plant.keep_up(time.monotonic())
-                if now >= look:
-                    look = now + LOOK_SECONDS
-                    self._look()
-                if now >= tell:
-                    tell = now + TELL_SECONDS
-                    self._tell(f"{now:7.1f} s  {self.coordinator.tally()}; {self._waiting()} wait in the spool")
-                pause.wait(TICK_SECONDS)
+            with self.watch:
+                self._break(moments)
         finally:
             self._load.end()
+
+    def _break(self, moments: list[tuple[float, bool, Fault]]) -> None:
+        pause = threading.Event()
+        look = tell = 0.0
+        while moments or self._now() < self._terms.seconds:
+            now = self._now()
+            while moments and moments[0][0] <= now:
+                _, begins, fault = moments.pop(0)
+                if begins:
+                    self._tell(f"{self._now():7.1f} s  {fault.kind} {fault.subject} {fault.way}")
+                    self._breaker.begin(fault)
+                    self.watch.begin(fault, undisturbed(fault, self._plan))
+                    self.applied[fault.kind if fault.kind != "kill" else f"kill {fault.subject}"] += 1
+                else:
+                    self.watch.end(fault)
+                    self._breaker.end(fault)
+            self._plant.keep_up(time.monotonic())
+            if now >= look:
+                look = now + LOOK_SECONDS
+                self._look()
+            if now >= tell:
+                tell = now + TELL_SECONDS
+                self._tell(f"{now:7.1f} s  {self.coordinator.tally()}; {self._waiting()} wait in the spool")
+            pause.wait(TICK_SECONDS)
 
     def drain(self) -> str:
         """Wait until nothing is under way any more; what still was when the wait was over."""
@@ -152,15 +171,18 @@ class _Chaos:
         """Every rule that does not hold."""
         self._look()
         self._plant.last_reports()
+        if self.coordinator.gaps:
+            # What a master told later is not acknowledged yet, and a recount says so.
+            self._plant.command("spool", "acknowledge", station=SITE)
         evidence = gather(
             self._plant,
             endings=self._endings(),
-            drops_outside=drops_beside(self._samples, windows(self._plan, "fill"), DISK_SLACK_SECONDS),
+            drops_outside=drops_beside(self._samples, windows(self._plan, STORE), DISK_SLACK_SECONDS),
             undrained=undrained,
         )
         if evidence.verified is None:
             self._tell(f"spool verify was not asked: {evidence.verify_words}")
-        findings = self.coordinator.reconcile(evidence)
+        findings = self.coordinator.reconcile(evidence) + self.watch.unnamed()
         traces = self._plant.crashes()
         if traces:
             findings.append(Finding("traceback", "a log has a traceback", traces))
@@ -180,58 +202,9 @@ class _Chaos:
     def _now(self) -> float:
         return time.monotonic() - self._begun
 
-    # --- faults --------------------------------------------------------------------------------------------------
-
-    def _apply(self, fault: Fault) -> None:
-        self._tell(f"{self._now():7.1f} s  {fault.kind} {fault.subject} {fault.way}")
-        plant, network = self._plant, self._network
-        match fault.kind, fault.subject:
-            case "kill", "broker":
-                self._broker_kills.append(time.monotonic())
-                pause, deadline = threading.Event(), time.monotonic() + BROKER_SECONDS
-                while not plant.kill_broker() and time.monotonic() < deadline:
-                    plant.keep_up(time.monotonic())
-                    pause.wait(TICK_SECONDS)
-            case "kill", "gateway":
-                plant.hold(SITE)
-            case "kill", "swarm":
-                plant.take_reports()
-                plant.hold(f"swarm-{fault.way}")
-            case "kill", master:
-                plant.hold(master)
-            case "fill", _:
-                plant.disk.fill()
-            case "cut", links:
-                for link in LINKS[links]:
-                    (network.down if fault.way == "down" else network.hole)(link)
-            case "slow", links:
-                for link in LINKS[links]:
-                    network.slow(link, int(fault.way))
-        self.applied[fault.kind if fault.kind != "kill" else f"kill {fault.subject}"] += 1
-
-    def _undo(self, fault: Fault) -> None:
-        plant, network = self._plant, self._network
-        match fault.kind, fault.subject:
-            case "kill", "broker":
-                pass  # The gateway ends with its broker, and is started again like anybody who ended.
-            case "kill", "gateway":
-                plant.let_go(SITE)
-            case "kill", "swarm":
-                self._new_generation(int(fault.way))
-            case "kill", master:
-                plant.let_go(master)
-            case "fill", _:
-                plant.disk.free()
-            case "cut", links:
-                for link in LINKS[links]:
-                    (network.up if fault.way == "down" else network.fill_hole)(link)
-            case "slow", links:
-                for link in LINKS[links]:
-                    network.fast(link)
-
-    def _new_generation(self, number: int) -> None:
-        """A swarm whose site does not let anybody in at this moment comes when it does."""
-        self._plant.renew_swarm(number)
+    def _later(self, seconds: float) -> None:
+        """A fault took longer than it was to: what comes next comes so much later."""
+        self._begun += seconds
 
     # --- looks ---------------------------------------------------------------------------------------------------
 
@@ -264,7 +237,9 @@ class _Chaos:
         return [
             f"{each.name} with status {each.status} at {each.at - self._begun:.0f} s: {each.log[-400:]}"
             for each in self._plant.endings
-            if not (each.name == SITE and any(0 <= each.at - at < DISK_SLACK_SECONDS for at in self._broker_kills))
+            if not (
+                each.name == SITE and any(0 <= each.at - at < DISK_SLACK_SECONDS for at in self._breaker.broker_kills)
+            )
         ]
 
 

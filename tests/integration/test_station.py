@@ -31,7 +31,6 @@ PARTS = [
     "reader",
     "spool",
     "reserve",
-    "store-watch",
     "authority",
     "time-beacons",
     "epochs",
@@ -45,7 +44,6 @@ PARTS = [
     "doubt",
     "api-tokens",
     "policy-notes",
-    "refusal-rows",
     "collect",
     "deliver",
     "intake",
@@ -81,7 +79,7 @@ DEVICES = [
     "ssh",
     "ssh-mine",
 ]
-UPLINK = ["own-faults", "uplink", "mine-upward"]
+UPLINK = ["uplink", "mine-upward"]
 LINKS = [*DEVICES, "sites", *UPLINK, "calls", "reactor", "schedule", "api", "engines", "service-reports"]
 
 

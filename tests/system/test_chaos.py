@@ -1,4 +1,4 @@
-"""The short form of ``make chaos``: everything is broken once or so in a minute, and nothing is lost."""
+"""The short form of ``make chaos``: everything is broken once, and nothing is lost that is not counted."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.network import available
+from tests.chaos.plan import sorts
 from tests.chaos.run import Terms, run
 
 SEED = int(os.environ.get("OUTSTATION_CHAOS_SEED", "20261122"))
-SECONDS = 50.0
 DEVICES = 60
-FAULTS = 9
 pytestmark = [
     pytest.mark.system,
     pytest.mark.timeout(420),
@@ -21,9 +20,9 @@ pytestmark = [
 ]
 
 
-def test_a_minute_of_faults_loses_nothing(tmp_path: Path) -> None:
+def test_every_fault_once_loses_nothing(tmp_path: Path) -> None:
     lines: list[str] = []
-    terms = Terms(SEED, SECONDS, DEVICES, FAULTS, swarms=3, keep=tmp_path / "kept")
+    terms = Terms(SEED, 0, DEVICES, 0, swarms=3, keep=tmp_path / "kept")
     result = run(terms, lines.append)
     assert result.good, "\n".join([f"seed {SEED}", *map(str, result.findings), *lines])
-    assert sum(result.applied.values()) == FAULTS
+    assert sum(result.applied.values()) == len(sorts(3))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.chaos.coordinator import Book, Coordinator, Evidence, Order, drops_beside
+from tests.chaos.coordinator import Book, Coordinator, Evidence, Gap, Order, drops_beside
 
 A, B, SITE = "master-a", "master-b", "lisbon"
 JID = "20261121211116003098"
@@ -130,6 +130,75 @@ def test_a_drop_counts_against_the_time_in_which_it_was_seen_to_come() -> None:
     assert drops_beside(samples, [(4, 8)], slack=6) == ["1 events (disk_full) between 15 and 30 s"]
     assert drops_beside(samples, [], slack=0)[0] == "2 events (disk_full) between 0 and 5 s"
     assert drops_beside([(0.0, {}), (5.0, {("events", "coalesced"): 7})], [], slack=0) == []
+
+
+def times(coordinator: Coordinator, **at: float) -> Coordinator:
+    coordinator.at.update({name.replace("_", "-"): second for name, second in at.items()})
+    return coordinator
+
+
+def test_what_a_store_that_went_back_had_may_be_said_again_and_nothing_that_came_later() -> None:
+    coordinator = times(told(), e0_1=10.0, e0_2=30.0)
+    again = masters(["e0-2", "e0-1", "e0-1"], ["e0-2"])
+    assert rules(evidence(masters=again), coordinator) == ["events_twice", "events_order"]
+    coordinator.went_back(Gap(20.0, 20.5))
+    assert rules(evidence(masters=again), coordinator) == []
+    assert rules(evidence(masters=masters(["e0-1", "e0-2", "e0-2"], [])), coordinator) == ["events_twice"]
+
+
+@pytest.mark.parametrize(
+    ("gap", "found"),
+    [
+        (Gap(19.5, 20.5), []),
+        (Gap(21.5, 22.0), ["events_lost"]),
+        (Gap(21.5, 22.0, whole=True), []),
+        (Gap(19.5, 20.5, copied=True), ["events_lost"]),
+    ],
+)
+def test_what_may_be_lost_without_a_count_is_as_old_as_the_pages_say(gap: Gap, found: list[str]) -> None:
+    coordinator = times(told(), e0_1=1.0, e0_2=20.0)
+    coordinator.went_back(gap)
+    assert rules(evidence(masters=masters(["e0-1"], [])), coordinator) == found
+    # What the ledger counts needs no such excuse.
+    assert rules(evidence(masters=masters(["e0-1"], []), drops={"events": {"damage": 1}}), coordinator) == []
+
+
+@pytest.mark.parametrize(
+    ("outcome", "owner", "found"),
+    [
+        ("unknown", "ok", []),
+        ("expired", "cancelled", []),
+        ("unreachable", "ok", ["owner_differs", "returns_lost"]),
+    ],
+)
+def test_a_store_that_went_back_says_unknown_of_what_may_have_run(outcome: str, owner: str, found: list[str]) -> None:
+    coordinator = times(told(), **{JID: 10.0})
+    coordinator.went_back(Gap(20.0, 20.5))
+    books = {A: Book(["e0-1", "e0-2"], {JID: Order(True, 1)}, {JID: {"cam-1": owner}}), B: Book()}
+    site = Book([], {}, {JID: {"cam-1": outcome}})
+    assert rules(evidence(masters=books, site=site), coordinator) == found
+
+
+@pytest.mark.parametrize(
+    ("outcome", "times", "found"),
+    [
+        ("ok", 1, []),
+        ("unknown", 1, []),
+        ("unknown", 0, []),
+        ("expired", 0, []),
+        ("ok", 2, ["ran_twice"]),
+        ("unknown", 2, ["ran_twice"]),
+        ("ok", 0, ["ran_never"]),
+        ("expired", 1, ["ran_denied"]),
+    ],
+)
+def test_what_an_ssh_device_ran_is_what_the_outcome_says(outcome: str, times: int, found: list[str]) -> None:
+    coordinator = told()
+    coordinator.ordered(A, "2", "accepted", "load-1")
+    jobs = {JID: Order(closed=True, expected=2), "2": Order(closed=True, expected=1)}
+    outcomes = {**OUTCOMES, "2": {"ssh-0": outcome}}
+    books = {A: Book(["e0-1"], jobs, outcomes), B: Book(["e0-2", "e0-4"])}
+    assert rules(evidence(masters=books, ran={"load-1": times}), coordinator) == found
 
 
 def test_many_ids_are_named_up_to_a_bound() -> None:
