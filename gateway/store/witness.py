@@ -143,7 +143,8 @@ class WitnessFile:
                 make_witness(self._path, state)
                 found = replace(state, serial=2)
             self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-            self._last = found
+            # An earlier run closed the store in order: that ends nothing in this one.
+            self._last = replace(found, closed=False)
         assert self._last is not None
         fresh = replace(state, serial=self._last.serial + 1)
         os.pwrite(self._descriptor, _encoded(fresh), fresh.serial % SLOTS * SLOT_BYTES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import shutil
 import sqlite3
@@ -304,6 +305,27 @@ async def test_a_witness_that_cannot_be_written_holds_up_nothing(tmp_path: Path)
         assert len(await spooled(rooms)) == 1
         (finding,) = [each for each in await store_check.check(rooms.facts) if each.about == "witness"]
         assert finding.severity == "warning"
+
+
+async def test_a_witness_is_written_again_after_the_first_write_of_a_start_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "state"
+    async with opened_rooms(folder, masters=True):
+        pass
+    sync = os.fdatasync
+
+    def fails_once(_: int) -> None:
+        monkeypatch.setattr(os, "fdatasync", sync)
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    async with opened_rooms(folder, masters=True) as rooms:
+        monkeypatch.setattr(os, "fdatasync", fails_once)
+        await rooms.bus.fire([rooms.bus.event("door/open", {"n": 1})])
+        await until(lambda: rooms.writer.witness.file.failing != "")
+        await rooms.bus.fire([rooms.bus.event("door/open", {"n": 2})])
+        await witnessed(store_in(folder))
+        assert rooms.writer.witness.file.failing == ""
 
 
 async def test_a_store_that_was_in_its_log_alone_is_counted_as_lost(tmp_path: Path) -> None:
