@@ -61,7 +61,7 @@ class Places:
     def take(self, kind: Kind, holder: str, leave: Callable[[], None]) -> Place | None:
         """A place for a new connection; None when the share of its kind, or of its holder, is used up."""
         place = Place(kind, holder, leave)
-        if not self._fits(place) and (kind != "stranger" or not self._oldest_gives_way()):
+        if not self._fits(place) and (kind != "stranger" or not self._oldest_gives_way(holder)):
             self.refused += kind != "refused"
             return None
         self._add(place)
@@ -132,12 +132,15 @@ class Places:
             case "refused":
                 return self._kinds["refused"] < REFUSED_AT_ONCE
 
-    def _oldest_gives_way(self) -> bool:
-        strangers = [(count, holder) for (kind, holder), count in self._holders.items() if kind == "stranger"]
-        if not strangers:
+    def _oldest_gives_way(self, holder: str) -> bool:
+        """End the oldest stranger of ``holder`` when its share is used up, otherwise of those that hold most."""
+        held = {name: count for (kind, name), count in self._holders.items() if kind == "stranger"}
+        most = max(held.values(), default=0)
+        crowded = {holder} if held.get(holder, 0) >= self._places() // 8 else {n for n in held if held[n] == most}
+        strangers = (place for place in self._held if place.kind == "stranger" and place.holder in crowded)
+        oldest = next(strangers, None)
+        if oldest is None:
             return False
-        _, crowded = max(strangers)
-        oldest = next(place for place in self._held if place.kind == "stranger" and place.holder == crowded)
         self.free(oldest)
         self.refused += 1
         oldest.leave()

@@ -54,6 +54,25 @@ def test_the_oldest_stranger_of_the_most_crowded_address_gives_way() -> None:
     assert places.held == PLACES * 3 // 8
 
 
+def test_no_address_is_ended_for_its_name_when_many_addresses_hold_one_place_each() -> None:
+    places, left = Places(lambda: PLACES), list[str]()
+    names = [f"192.0.2.{number}" for number in (9, *range(10, 9 + PLACES * 3 // 8))]
+    for name in names:
+        places.take("stranger", name, partial(left.append, name))
+    for number in range(3):
+        places.take("stranger", f"198.51.100.{number}", partial(left.append, f"198.51.100.{number}"))
+    assert left == names[:3]
+
+
+def test_an_address_whose_share_is_used_up_ends_its_own_connection_and_no_others() -> None:
+    places, left = Places(lambda: PLACES), list[str]()
+    for name in ("192.0.2.2", "192.0.2.1"):
+        for _ in range(PLACES // 8):
+            places.take("stranger", name, partial(left.append, name))
+    taken(places, "stranger", "192.0.2.1", 2)
+    assert left == ["192.0.2.1", "192.0.2.1"]
+
+
 def test_a_stranger_with_a_token_leaves_its_place_to_others() -> None:
     places = Places(lambda: PLACES)
     (place,) = taken(places, "stranger", "192.0.2.1", 1)
