@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import os
 import socket
 import threading
 from collections.abc import Callable, Sequence
@@ -89,13 +91,18 @@ class NameLookup:
                 found = (self._find or _find)(host)
             except OSError as error:
                 found = error
-            except UnicodeError:
+            except ValueError:
+                # What no name is: UnicodeError is one.
                 found = OSError(f"{host[:64]!r} is no host name")
             with contextlib.suppress(RuntimeError):  # The loop is closed: the program has ended.
                 loop.call_soon_threadsafe(self._end, host, found)
 
         # A daemon: a program that ends does not wait for a name server.
-        threading.Thread(target=look, name=f"lookup/{host[:64]}", daemon=True).start()
+        try:
+            threading.Thread(target=look, name=f"lookup/{host[:64]}", daemon=True).start()
+        except RuntimeError:
+            # The machine, or the unit, has no task left (pthread_create(3)).
+            loop.call_soon(self._end, host, OSError(errno.EAGAIN, os.strerror(errno.EAGAIN)))
 
     def _end(self, host: str, found: Sequence[Any] | OSError) -> None:
         (self._doubted.add if isinstance(found, OSError) else self._doubted.discard)(host)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import socket
 import threading
 from collections.abc import Iterator, Sequence
@@ -87,6 +88,22 @@ async def test_a_name_without_an_address_is_an_error(server: NameServer) -> None
     assert found.value.strerror == "none.example: Name or service not known"
     with pytest.raises(NameUnknown, match="is no host name"):
         await NameLookup().addresses("a" * 70 + ".example", 22)
+
+
+async def test_a_lookup_for_which_there_is_no_thread_fails_at_once_and_can_be_tried_again(
+    server: NameServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lookup, start = NameLookup(1, server.find), threading.Thread.start
+
+    def fails_once(_: threading.Thread) -> None:
+        monkeypatch.setattr(threading.Thread, "start", start)
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", fails_once)
+    with pytest.raises(NameUnknown) as found:
+        await lookup.addresses("good.example", 22)
+    assert found.value.errno == errno.EAGAIN
+    assert await lookup.addresses("good.example", 22) == [(V4, ("192.0.2.1", 22))]
 
 
 async def test_families_take_turns_and_no_address_comes_twice() -> None:
