@@ -29,7 +29,7 @@ WORDS: Final[Mapping[str, str]] = {
     "calls_open": "calls of runners and wheels that have not ended",
     "upgrade_rollbacks": "versions that were taken back on this machine",
     "refused_total": "what came from a network, or was asked, and was refused",
-    "accept_failed_total": "connections that no door could accept, since the process had no descriptor left",
+    "accept_failed_total": "connections that could not be accepted, since the process had no descriptor left",
     "engine_running": "1 while it runs",
     "engine_starts_total": "starts of it",
     "engine_counted_total": "what it counts itself",
