@@ -10,8 +10,8 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -49,7 +49,8 @@ class _Walk:
                 self._handles.append(os.open(part, flags, dir_fd=self._handles[-1]))
             else:
                 return f"/proc/self/fd/{self._handles[-1]}/{part}"
-        return f"/proc/self/fd/{self._handles[-1]}"
+        # The folder itself; what is in /proc is a link to it.
+        return f"/proc/self/fd/{self._handles[-1]}/."
 
     def _up(self) -> None:
         if len(self._handles) == 1:
@@ -104,3 +105,27 @@ def beneath(folder: str, path: str, *, follow: bool = True) -> Iterator[str]:
     finally:
         if walk is not None:
             walk.close()
+
+
+def beneath_all(stack: ExitStack, folders: Sequence[str], path: str, *, follow: bool) -> str:
+    """A path to what ``path`` names below each of some nested folders, as ``beneath`` for one; the outermost first.
+
+    Raises:
+        OSError: ``EXDEV`` also where the walks from two of the folders end at two places.
+    """
+    kept = [stack.enter_context(beneath(folder, path, follow=follow)) for folder in folders]
+    if any(not _is_one_place(kept[-1], other) for other in kept[:-1]):
+        raise OSError(errno.EXDEV, LEAVES, path)
+    return kept[-1]
+
+
+def _is_one_place(path: str, other: str) -> bool:
+    (folder, name), (other_folder, other_name) = os.path.split(path), os.path.split(other)
+    if name == other_name and Path(folder).samefile(other_folder):
+        return True
+    try:
+        found, other_found = os.lstat(path), os.lstat(other)
+    except FileNotFoundError:
+        return False
+    # A folder has one place, where a file may have several names.
+    return stat.S_ISDIR(found.st_mode) and os.path.samestat(found, other_found)

@@ -15,7 +15,7 @@ from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanag
 from typing import Any, Final
 
 from device_agent import local_files
-from device_agent.beneath import LEAVES, beneath
+from device_agent.beneath import LEAVES, beneath_all
 from device_agent.host import HOST_READ_BYTES, SHELL, Completed, Host, Reader, Stat, Writer
 from device_agent.local_host import LocalHost
 
@@ -45,23 +45,23 @@ class _FolderLimits:
 
     def __init__(self, host: Host, folders: Sequence[str]) -> None:
         self._host = host
-        # The outermost first: a link from one granted folder into the one around it stays inside.
-        self._folders = sorted(folders, key=len)
+        self._folders = sorted(set(folders), key=len)
 
     @abstractmethod
-    def _kept_below(self, folder: str, path: str, *, follow: bool) -> AbstractAsyncContextManager[str]:
-        """The path to use for one below a folder. Raises ``OSError`` (``EXDEV``)."""
+    def _kept_below(self, folders: Sequence[str], path: str, *, follow: bool) -> AbstractAsyncContextManager[str]:
+        """The path to use for one below all of these folders, the outermost first. Raises ``OSError`` (``EXDEV``)."""
 
-    def _folder_of(self, path: str) -> str | None:
-        return next((each for each in self._folders if path.startswith(f"{each}/")), None)
+    def _folders_of(self, path: str) -> list[str]:
+        """The folders that limit this path. Of nested ones each does: one call of the job may have only the inner."""
+        return [each for each in self._folders if path.startswith(f"{each}/")]
 
     @asynccontextmanager
     async def _kept(self, path: str, *, follow: bool = True) -> AsyncIterator[str]:
-        folder = self._folder_of(path)
-        if folder is None:
+        folders = self._folders_of(path)
+        if not folders:
             yield path
             return
-        async with self._kept_below(folder, path, follow=follow) as kept:
+        async with self._kept_below(folders, path, follow=follow) as kept:
             try:
                 yield kept
             except OSError as error:
@@ -84,7 +84,7 @@ class _FolderLimits:
     ) -> Completed:
         """Run a command whose arguments, as far as they are such paths, are resolved first."""
         words = [] if isinstance(argv, str) else argv
-        paths = [each for each in dict.fromkeys([*words, cwd or ""]) if self._folder_of(each) is not None]
+        paths = [each for each in dict.fromkeys([*words, cwd or ""]) if self._folders_of(each)]
         if len(paths) > RESOLVED_MOST:
             raise OSError(errno.E2BIG, f"{len(paths)} paths in a granted folder, at most {RESOLVED_MOST}")
         for path in paths:
@@ -136,7 +136,7 @@ class _FolderLimits:
 
 class _LocalLimits(_FolderLimits):
     async def read(self, path: str, *, offset: int = 0, limit: int = HOST_READ_BYTES) -> bytes:
-        if self._folder_of(path) is None:
+        if not self._folders_of(path):
             return await self._host.read(path, offset=offset, limit=limit)
         async with self._kept(path) as kept:
             return await asyncio.to_thread(local_files.read, kept, offset, limit, follow=False)
@@ -144,25 +144,41 @@ class _LocalLimits(_FolderLimits):
     async def write(
         self, path: str, data: bytes, *, mode: int | None = None, owner: tuple[int, int] | None = None
     ) -> None:
-        if self._folder_of(path) is None:
+        if not self._folders_of(path):
             await self._host.write(path, data, mode=mode, owner=owner)
             return
         async with self._kept(path) as kept:
             await asyncio.to_thread(local_files.write, kept, data, mode, owner, follow=False)
 
+    async def stat(self, path: str, *, follow: bool = True) -> Stat | None:
+        if not self._folders_of(path):
+            return await self._host.stat(path, follow=follow)
+        try:
+            async with self._kept(path, follow=follow) as kept:
+                return await asyncio.to_thread(local_files.look, kept, follow=False)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    async def list(self, path: str) -> list[str]:
+        if not self._folders_of(path):
+            return await self._host.list(path)
+        async with self._kept(path) as kept:
+            return await asyncio.to_thread(local_files.names, kept, follow=False)
+
     @asynccontextmanager
-    async def _kept_below(self, folder: str, path: str, *, follow: bool) -> AsyncIterator[str]:
+    async def _kept_below(self, folders: Sequence[str], path: str, *, follow: bool) -> AsyncIterator[str]:
         with ExitStack() as stack:
-            yield await asyncio.to_thread(stack.enter_context, beneath(folder, path, follow=follow))
+            yield await asyncio.to_thread(beneath_all, stack, folders, path, follow=follow)
 
 
 class _RemoteLimits(_FolderLimits):
     @asynccontextmanager
-    async def _kept_below(self, folder: str, path: str, *, follow: bool) -> AsyncIterator[str]:
-        words = [SHELL, "-c", RESOLVE, "resolve", folder, path, "follow" if follow else ""]
-        found = await self._host.run(words, timeout=RESOLVE_SECONDS)
-        if found.returncode == LEFT:
-            raise OSError(errno.EXDEV, LEAVES, path)
-        if found.returncode or found.timed_out:
-            raise OSError(errno.EACCES, f"the granted folder {folder} cannot be resolved", path)
+    async def _kept_below(self, folders: Sequence[str], path: str, *, follow: bool) -> AsyncIterator[str]:
+        for folder in folders:
+            words = [SHELL, "-c", RESOLVE, "resolve", folder, path, "follow" if follow else ""]
+            found = await self._host.run(words, timeout=RESOLVE_SECONDS)
+            if found.returncode == LEFT:
+                raise OSError(errno.EXDEV, LEAVES, path)
+            if found.returncode or found.timed_out:
+                raise OSError(errno.EACCES, f"the granted folder {folder} cannot be resolved", path)
         yield path

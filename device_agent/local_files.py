@@ -157,9 +157,15 @@ def look(path: str, *, follow: bool) -> Stat | None:
     )
 
 
-def names(path: str) -> list[str]:
-    """See ``Host.list``."""
-    return sorted(os.listdir(path))
+def names(path: str, *, follow: bool = True) -> list[str]:
+    """See ``Host.list``. Without ``follow`` a link is no folder (``ENOTDIR``)."""
+    if follow:
+        return sorted(os.listdir(path))
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        return sorted(os.listdir(handle))
+    finally:
+        os.close(handle)
 
 
 def remove(path: str, *, recursive: bool) -> None:

@@ -17,7 +17,7 @@ The classes, and what a grant must look like for functions that are as good as a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -120,14 +120,38 @@ def _check_call(policy: SitePolicy, call: several.Call, origin: str, custom: Cus
         raise Refused("not_granted", f"{words} to {origin}" if origin else words)
     for globs in shapes:
         _check_arguments(fun, arg, kwarg, globs)
-    return _limiting_folders([*arg, *kwarg.values()], [glob for globs in shapes for glob in globs])
+    return [folder for globs in shapes for folder in _limiting_folders(arg, kwarg, globs)]
 
 
-def _limiting_folders(values: Iterable[Any], globs: Sequence[str]) -> list[str]:
-    """The folders of the globs that these values lie in; globs that limit a value to no folder give none."""
-    found = [limiting_folder(named[2] if (named := _named.fullmatch(glob)) else glob) for glob in globs]
-    texts = [each for value in values for each in (value if isinstance(value, list | tuple) else [value])]
-    return [each for each in found if each and any(isinstance(t, str) and t.startswith(f"{each}/") for t in texts)]
+def _limiting_folders(arg: Sequence[Any], kwarg: Mapping[str, Any], globs: Sequence[str]) -> list[str]:
+    """The folders of the globs that these values fit; globs that limit a value to no folder give none.
+
+    Of two globs that a value fits the wider one limits it.
+    """
+    named, positional = _by_place(globs)
+    given = [(value, positional) for value in arg]
+    given += [(value, [glob for key, glob in named if key == name]) for name, value in kwarg.items()]
+    folders: list[str] = []
+    for value, fitting in given:
+        for text in _texts(value):
+            found = {limiting_folder(glob) for glob in fitting if _fits_one(text, [glob])} - {""}
+            folders += sorted(each for each in found if not any(each.startswith(f"{other}/") for other in found))
+    return folders
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """The texts of a value, however deep they lie in lists."""
+    if isinstance(value, list | tuple):
+        for each in value:
+            yield from _texts(each)
+    elif isinstance(value, str):
+        yield value
+
+
+def _by_place(globs: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:
+    """The globs for keyword arguments, with their names, and those for positional arguments."""
+    named = [(found[1], found[2]) for glob in globs if (found := _named.fullmatch(glob))]
+    return named, [glob for glob in globs if not _named.fullmatch(glob)]
 
 
 def check_reach(policy: SitePolicy, *, group: str, seconds: float) -> None:
@@ -142,8 +166,7 @@ def check_reach(policy: SitePolicy, *, group: str, seconds: float) -> None:
 
 
 def _check_arguments(fun: str, arg: Sequence[Any], kwarg: Mapping[str, Any], globs: Sequence[str]) -> None:
-    named = [(found[1], found[2]) for glob in globs if (found := _named.fullmatch(glob))]
-    positional = [glob for glob in globs if not _named.fullmatch(glob)]
+    named, positional = _by_place(globs)
     if positional and not arg and "" not in positional:
         raise Refused("not_granted", f"{fun} without an argument")
     for value in arg:

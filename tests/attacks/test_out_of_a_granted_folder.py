@@ -16,7 +16,7 @@ from device_agent.errors import Refused
 from device_agent.heard import Delivery
 from device_agent.outbox import MemoryJournal
 from device_agent.protocol.messages import Return
-from device_agent.trust.policy import SitePolicy
+from device_agent.trust.policy import SitePolicy, check_function
 from tests.peers.device_bench import Bench, deliver, job
 from tests.peers.fleet import Fleet
 from tests.peers.guarded import Guarded
@@ -117,6 +117,54 @@ def test_a_site_leaves_no_granted_folder() -> None:
         device.clock.move(1)
         with pytest.raises(Refused, match="with the argument"):
             ordered(device, key=key, fun="file.read", arg=[path])
+
+
+GLOBS = {"file.*": ("", "path=/srv/b/*"), "file.read": ("", "/srv/*", "/srv/b/*", "/srv/a*", "path=/srv/*")}
+
+
+@pytest.mark.parametrize(
+    ("arg", "kwarg", "folders"),
+    [
+        (["/srv/x"], {}, ["/srv"]),
+        (["/srv/b/x"], {}, ["/srv"]),
+        ([["/srv/x"]], {}, ["/srv"]),
+        ([[["/srv/x"]]], {}, ["/srv"]),
+        ([], {"path": "/srv/b/x"}, ["/srv", "/srv/b"]),
+        ([], {"path": [["/srv/b/x"]]}, ["/srv", "/srv/b"]),
+    ],
+)
+def test_each_value_is_limited_by_the_globs_that_it_fits(arg: list[Any], kwarg: Any, folders: list[str]) -> None:
+    grants = SitePolicy(fun=("file.read",), arg=GLOBS if not arg else {"file.read": GLOBS["file.read"]})
+    assert sorted(set(check_function(grants, "file.read", arg, kwarg))) == folders
+
+
+def test_a_wider_folder_of_another_glob_does_not_let_a_value_out_of_its_own() -> None:
+    grants = SitePolicy(fun=("file.read",), arg={"file.read": ("/srv/a*", "/srv/b/*")})
+    assert check_function(grants, "file.read", ["/srv/b/link/x"], {}) == ["/srv/b"]
+
+
+async def test_several_functions_in_one_job_lend_each_other_no_folder(bench: Bench, tmp_path: Path) -> None:
+    """One function may read all of a folder, another one may write below it in one place."""
+    inner = tmp_path / "srv" / "inner"
+    inner.mkdir(parents=True)
+    (tmp_path / "srv" / "passwords").write_text("secret")
+    (inner / "link").symlink_to("../passwords")
+    bench.join()
+    bench.give(
+        deliver(
+            job(
+                1,
+                fun="file.write",
+                arg=[os.fspath(inner / "link"), "owned"],
+                folders=[os.fspath(tmp_path / "srv"), os.fspath(inner)],
+            )
+        )
+    )
+    await bench.settle()
+    [told] = bench.taken()
+    assert isinstance(told, Return)
+    assert (told.outcome, "leads out of the folder" in told.why) == ("failed", True), told
+    assert (tmp_path / "srv" / "passwords").read_text() == "secret"
 
 
 def test_a_master_is_limited_to_no_folder_unless_its_policy_says_so() -> None:

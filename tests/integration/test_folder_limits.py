@@ -6,9 +6,11 @@ import asyncio
 import errno
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from device_agent.beneath import beneath_all
 from device_agent.folder_limits import limited
 from device_agent.host import Host
 from device_agent.local_host import LocalHost
@@ -116,3 +118,58 @@ async def test_a_link_that_is_swapped_meanwhile_is_not_followed_here(tmp_path: P
         await asyncio.to_thread(swap)
         done.set()
     assert b"secret" not in reading.result()
+
+
+async def test_a_link_stays_below_the_inner_of_two_granted_folders(there: Place) -> None:
+    """One function of a job is limited to ``in``, another one to ``in/deep``: a link leaves neither."""
+    (there.outside / "in" / "deep").mkdir(parents=True)
+    (there.outside / "in" / "beside").write_text("beside")
+    (there.outside / "in" / "deep" / "own").write_text("own")
+    (there.outside / "in" / "deep" / "link").symlink_to("../beside")
+    host = limited(there.host, [there.at("in"), there.at("in/deep")])
+    assert await host.read(there.at("in/deep/own")) == b"own"
+    assert await host.list(there.at("in/deep")) == ["link", "own"]
+    assert await host.list(there.at("in/deep/")) == ["link", "own"]
+    await host.write(there.at("in/deep/new"), b"new")
+    for operation in OPERATIONS.values():
+        with pytest.raises(OSError, match="leads out"):
+            await operation(host, there.at("in/deep/link"))
+    assert (there.outside / "in" / "beside").read_text() == "beside"
+
+
+async def test_the_way_to_the_inner_of_two_granted_folders_is_limited_too(there: Place) -> None:
+    (there.outside / "in").mkdir()
+    (there.outside / "out").mkdir()
+    (there.outside / "out" / "secret").write_text("secret")
+    (there.outside / "in" / "deep").symlink_to(there.at("out"))
+    host = limited(there.host, [there.at("in"), there.at("in/deep")])
+    for operation in OPERATIONS.values():
+        with pytest.raises(OSError, match="leads out"):
+            await operation(host, there.at("in/deep/secret"))
+    assert (there.outside / "out" / "secret").read_text() == "secret"
+
+
+@pytest.mark.parametrize("operation", ["list", "stat"])
+async def test_a_name_that_becomes_a_link_after_the_walk_is_not_followed_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, operation: str
+) -> None:
+    """The last part of a path changes to a link right after the walk found a folder there."""
+    (tmp_path / "in" / "place").mkdir(parents=True)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "secret").write_text("secret")
+    host = limited(LocalHost({}), [str(tmp_path / "in")])
+
+    def walk_then_swap(*args: Any, **kwargs: Any) -> str:
+        kept = beneath_all(*args, **kwargs)
+        (tmp_path / "in" / "place").rmdir()
+        (tmp_path / "in" / "place").symlink_to(tmp_path / "out")
+        return kept
+
+    monkeypatch.setattr("device_agent.folder_limits.beneath_all", walk_then_swap)
+    if operation == "list":
+        with pytest.raises(OSError, match="Not a directory"):
+            await host.list(str(tmp_path / "in" / "place"))
+    else:
+        found = await host.stat(str(tmp_path / "in" / "place"))
+        assert found is not None
+        assert found.kind == "link"
