@@ -31,6 +31,7 @@ PARTS = [
     "reader",
     "spool",
     "reserve",
+    "store-watch",
     "authority",
     "time-beacons",
     "epochs",
@@ -44,6 +45,7 @@ PARTS = [
     "doubt",
     "api-tokens",
     "policy-notes",
+    "refusal-rows",
     "collect",
     "deliver",
     "intake",
@@ -79,7 +81,7 @@ DEVICES = [
     "ssh",
     "ssh-mine",
 ]
-UPLINK = ["uplink", "mine-upward"]
+UPLINK = ["own-faults", "uplink", "mine-upward"]
 LINKS = [*DEVICES, "sites", *UPLINK, "calls", "reactor", "schedule", "api", "engines", "service-reports"]
 
 

@@ -48,6 +48,8 @@ def test_one_of_two_copies_is_fenced_both_say_so_and_an_operator_decides(system:
     system.until(lambda: fenced_as(system, "copy").startswith("fenced"), "the copy is fenced")
     assert "unfence" in fenced_as(system, "copy")
     assert [each["severity"] for each in findings(system, "copy", "twins")] == ["error"]
+    refused = system.command("run", "*", "test.ping", station="copy", status=8)
+    assert "this gateway is fenced and starts nothing" in refused.error
     system.until(lambda: findings(system, "lisbon", "twins"), "the one that is connected was told")
     assert findings(system, "central", "twins")[0]["fix"].endswith("outstation sites unfence lisbon")
     assert "fenced" in system.command("sites", "list", status=0).out
