@@ -18,7 +18,7 @@ ARCH ?= amd64
 VERSION ?=
 FAST ?=
 
-.PHONY: help setup demo test check format unit bench bench-agent bench-salt bench-peers flakes fuzz chaos deb wheels appliance salt clean
+.PHONY: help setup demo test check format unit bench bench-agent bench-salt bench-peers flakes fuzz chaos failover-time deb wheels appliance salt clean
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 
@@ -73,6 +73,9 @@ fuzz: $(READY) ## feed every reader of others' bytes for two minutes; what break
 
 chaos: $(READY) ## break a whole system for 15 minutes and count what is lost; as root (CHAOS_ARGS="--minutes 3 --faults 10 --seed 7")
 	@$(BIN)/python -m tests.chaos $(CHAOS_ARGS)
+
+failover-time: $(READY) ## time how long events need to reach the next master when one is lost; as root (FAILOVER_ARGS="--repeat 3 --types hot")
+	@$(BIN)/python -m tests.chaos.failover_time $(FAILOVER_ARGS)
 
 appliance: setup ## boot machines and try the packages on them: 40 minutes, as root (PYTEST_ARGS="-m short": 8)
 	@packaging/appliance-packages
