@@ -38,7 +38,8 @@ async def check(facts: Facts) -> list[Finding]:
                 meaning=f"the site works on by itself; {pending} items wait on this disk and go up when a master is"
                 " back",
                 fix=_fix(view, uplink["last_error"], uplink["state"]),
-            )
+            ),
+            *(_away(view, link) for link in others if link["state"] != "connected"),
         ]
     standing_by = [link["address"] for link in others if link["state"] == "connected"]
     words = f", standing by: {', '.join(standing_by)}" if standing_by else ""

@@ -87,6 +87,22 @@ async def test_masters_that_stand_by_are_named_and_each_that_is_away_is_a_warnin
     assert pending.fix == "on the master: outstation keys accept lisbon"
 
 
+async def test_each_of_several_masters_that_are_all_away_is_a_warning(facts: Told) -> None:
+    facts.station["uplink"] = {
+        "state": "connecting",
+        "last_error": "no echo for 2 s",
+        "master": MASTER,
+        "links": [
+            {"address": MASTER, "state": "connecting", "last_error": "no echo for 2 s"},
+            {"address": "tcp://192.0.2.2:4510", "state": "waiting", "last_error": "no answer in 5 s"},
+        ],
+    }
+    assert [(finding.severity, finding.finding) for finding in await check(facts)] == [
+        ("warning", f"connecting: no echo for 2 s ({MASTER})"),
+        ("warning", "waiting: no answer in 5 s (tcp://192.0.2.2:4510)"),
+    ]
+
+
 SALT = {"address": "192.0.2.1", "state": "pending", "last_error": "", "lost_publishes": 0}
 
 
