@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gateway.api.door import Door
 from gateway.api.hidden_arguments import HIDDEN, piece_without_arguments, without_arguments
+from gateway.api.operation import Asked, Operation, ServerSent
+from gateway.api.server import ApiServer
 from gateway.devices.policy import Operator
-from tests.peers.office import Office, an_office
+from gateway.devices.policy_file import own_user
+from tests.peers.office import Office, an_office, policy_of
+from tests.peers.station import ask
 
 SECRET = "hunter2"
 POLICY = """\
@@ -45,6 +51,33 @@ async def test_without_the_setting_whoever_may_look_sees_them(tmp_path: Path) ->
         office.here("cam-1")
         jid = (await office.run("anna", "test.echo", tgt="cam-1", arg=[SECRET])).json()["jid"]
         assert SECRET in (await looked_at(office, "eve", jid))[f"/jobs/{jid}"]
+
+
+async def test_streams_hide_them_too(tmp_path: Path) -> None:
+    async def said() -> AsyncIterator[dict[str, Any]]:
+        yield {"user": "bob", "arg": [SECRET]}
+
+    async def sent() -> AsyncIterator[bytes]:
+        yield b'data: {"tag":"salt/job/1/new","data":{"user":"bob","arg":["%s"]}}\n\n' % SECRET.encode()
+
+    async def lines(_: Asked) -> AsyncIterator[dict[str, Any]]:
+        return said()
+
+    async def events(_: Asked) -> ServerSent:
+        return ServerSent(sent())
+
+    roles = f"users: {{{own_user()}: viewer}}\n"
+    counts = [policy_of(tmp_path, roles)]
+    operations = [Operation("GET", f"/{each.__name__}", "A stream", each, stream=True) for each in (lines, events)]
+    path = tmp_path / "api.sock"
+    async with ApiServer(path, operations, on_stop=lambda: None, door=Door(lambda: counts[0])):
+        for where in ("/lines", "/events"):
+            assert SECRET in (await ask(path, "GET", where)).body.decode()
+        counts[0] = policy_of(tmp_path, f"{roles}arguments: [approver]\n")
+        for where in ("/lines", "/events"):
+            told = (await ask(path, "GET", where)).body.decode()
+            assert SECRET not in told
+            assert HIDDEN in told
 
 
 EVE = Operator("eve", frozenset({"viewer"}))

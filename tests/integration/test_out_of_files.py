@@ -6,6 +6,7 @@ import asyncio
 import errno
 import logging
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,12 @@ class FewFiles(socket.socket):
 
     left = 0
     failed = 0
+    spare: Sequence[int] | None = None
+    """Descriptors that the server keeps: there are others once it has closed these."""
 
     def accept(self) -> tuple[socket.socket, Any]:
+        if FewFiles.spare is not None and not FewFiles.spare:
+            return super().accept()
         if not FewFiles.left:
             FewFiles.failed += 1
             raise OSError(errno.EMFILE, "Too many open files")
@@ -73,3 +78,27 @@ async def test_a_door_without_descriptors_says_so_once_counts_and_accepts_again(
             await until(lambda: len(caplog.records) == 2, what="a minute later it says so again")
             FewFiles.left = 10
             assert (await asking).status == 200
+
+
+async def test_connections_that_wait_are_accepted_with_the_descriptors_that_were_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(acceptor_module, "RETRY_SECONDS", 3600.0)
+    path = tmp_path / "api.sock"
+    server = ApiServer(path, [Operation("GET", "/whoami", "Who asks", whoami)], on_stop=lambda: None)
+    claim = server._claim
+
+    def few() -> socket.socket:
+        bound = claim()
+        return FewFiles(bound.family, bound.type, fileno=bound.detach())
+
+    monkeypatch.setattr(server, "_claim", few)
+    async with server:
+        (acceptor,) = server._servers[0].servers
+        assert isinstance(acceptor, acceptor_module.Acceptor)
+        monkeypatch.setattr(FewFiles, "spare", acceptor._spare)
+        monkeypatch.setattr(FewFiles, "left", 0)
+        monkeypatch.setattr(FewFiles, "failed", 0)
+        async with asyncio.timeout(30):
+            assert (await ask(path, "GET", "/whoami")).status == 200
+        assert FewFiles.failed == 1
