@@ -297,6 +297,7 @@ class Rooms:
     def _listen(self) -> None:
         """Tell those who work on jobs of devices and sites that come and go."""
         self.spool.on_went_back = self.aftermath.went_back
+        self.aftermath.on_loss(self.doubt.went_back)
         self.registry.on_move(self.delivery.moved)
         self.registry.ask_accepted(lambda site: self.site_keys.of_site(site) is not None)
         self.site_book.on_up(self.branches.site_up, self.branches.site_stands_by, self.branches.site_mended)

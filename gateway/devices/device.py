@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,6 +46,8 @@ class Device:
     session: str = ""
     heard: float = 0.0
     gone: float = 0.0
+    answered: float = -math.inf
+    """When it last returned any job, monotonic."""
     away: str = ""
     """Why it is not here, where its link knows; while it is here it says nothing."""
     patience: float = PATIENCE_SECONDS

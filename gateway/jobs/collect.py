@@ -127,6 +127,9 @@ class Collection(Part):
     async def returned(self, device: str, message: Return, size: int) -> None:
         """The device answered. Waits while too much is uncommitted."""
         self._registry.heard(device)
+        known = self._registry.own_device(device)
+        if known is not None:
+            known.answered = known.heard
         opened = self._open_jobs.get(message.jid)
         if opened is not None and device in opened.committing:
             return

@@ -27,6 +27,7 @@ from gateway.jobs.record import publish_event
 from gateway.jobs.reseal import RESEAL_SECONDS, Reseal
 from gateway.jobs.seal import Sealer, public
 from gateway.jobs.silence import Terms, Verdict, judge_device, soonest
+from gateway.jobs.stall_watch import StallWatch
 from gateway.store.writer import Statement, StoreFailed, Writer
 
 log = logging.getLogger(__name__)
@@ -68,10 +69,12 @@ class Delivery(Part):
         self._bus = bus
         self._clock = clock
         self._wake = asyncio.Event()
+        self.stalls = StallWatch(clock)
 
     async def open(self) -> None:
         """Start the loop."""
         self.spawn(self._run(), "due")
+        self.spawn(self.stalls.run(), "stalls")
 
     def kick(self) -> None:
         """Something may be due."""
@@ -243,7 +246,7 @@ class Delivery(Part):
     def _heard_since(self, link: str) -> float:
         """Since when no answer over a link waits here unread; minus infinity where none can."""
         downlink = self._downlink_of(link) if link else None
-        return downlink.heard_since() if isinstance(downlink, Listener) else -math.inf
+        return max(downlink.heard_since(), self.stalls.last_stall()) if isinstance(downlink, Listener) else -math.inf
 
     def _refuse_unsealed(self, opened: OpenJob, parcel: Parcel, *parts: dict[str, list[str]]) -> None:
         """A job sealed to single devices is nothing to others: say so instead of waiting for them."""

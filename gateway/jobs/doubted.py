@@ -39,7 +39,7 @@ class DoubtedJobs:
         self._reader = reader
         self._writer = writer
         self._clock = clock
-        doubt.on_fence(self.end)
+        doubt.on_doubt(self.end)
 
     async def end_past(self) -> None:
         """End what was recovered, if the store is in doubt. Raises ``StoreUnreadable``."""

@@ -36,6 +36,10 @@ class Linked(Protocol):
         """Whether it is here by that link."""
 
     @property
+    def answered(self) -> float:
+        """When it last returned any job, monotonic seconds."""
+
+    @property
     def unheard(self) -> bool:
         """Whether it is expected back on it."""
 
@@ -85,7 +89,8 @@ def presence_for(opened: OpenJob, waiting: Waiting, device: Linked | None, heard
         return AWAY
     # What was handed out over SSH is in this station's own hands, and is answered by whichever link the device is here.
     same = waiting.link == SSH or may_repeat(opened, waiting, device.link)
-    return Presence(device.present and same, device.unheard and same, device.gone, heard_since)
+    # A device that returns other jobs has more to say, and says one thing after another.
+    return Presence(device.present and same, device.unheard and same, device.gone, max(heard_since, device.answered))
 
 
 def has_moved(opened: OpenJob, waiting: Waiting, link: str) -> bool:

@@ -35,7 +35,8 @@ class Presence:
     unheard: bool
     gone: float
     heard_since: float = -math.inf
-    """Since when the station takes what the device's link brings without delay, monotonic: now while it does not."""
+    """Since when silence says something, monotonic: the station takes what the device's link brings without delay, and
+    the device returns no other job."""
 
 
 @dataclass(frozen=True)

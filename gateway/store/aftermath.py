@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -38,6 +39,7 @@ class Aftermath(Part):
         self._writer = writer
         self._reader = reader
         self._bus = bus
+        self._on_loss: list[Callable[[], Awaitable[None]]] = []
         self._clock = clock
         self.damage: Damage | None = None
         self.trust: StoreTrust = SOUND
@@ -72,6 +74,12 @@ class Aftermath(Part):
         self.trust = trust
         log.critical("the store is not what it was: %s", trust.words())
         await self._tell_trust(trust)
+        for call in self._on_loss:
+            await call()
+
+    def on_loss(self, call: Callable[[], Awaitable[None]]) -> None:
+        """Call when a master shows, while the station runs, that the store lost commits."""
+        self._on_loss.append(call)
 
     async def acknowledge(self, user: str) -> StoreTrust:
         """An operator knows of the loss: the store is not in doubt any more. Raises ``StoreFailed``."""

@@ -88,7 +88,7 @@ class StoreDoubt(Part):
         self._past = ""
         self._settling = ""
         self._horizon = Horizon()
-        self._on_fence: list[Callable[[str], Awaitable[None]]] = []
+        self._on_doubt: list[Callable[[str], Awaitable[None]]] = []
         marks.on_fence(self._fenced)
 
     async def open(self) -> None:
@@ -114,9 +114,16 @@ class StoreDoubt(Part):
             await self._keep(SETTLED_KEY, self._settling)
         self._past = self._settling = ""
 
-    def on_fence(self, call: Callable[[str], Awaitable[None]]) -> None:
-        """Call with the reason when a master fences this gateway."""
-        self._on_fence.append(call)
+    def on_doubt(self, call: Callable[[str], Awaitable[None]]) -> None:
+        """Call with the reason when a master fences this gateway, or shows that its store went back."""
+        self._on_doubt.append(call)
+
+    async def went_back(self) -> None:
+        """A master shows that the store lost commits: jobs of before now end as unknown, and new ones start."""
+        await self._came_up(
+            "unknown: it may have run before. The store of this gateway is older than what it acknowledged (a master"
+            " knows more of it); order it again if it is still wanted"
+        )
 
     def past(self) -> str:
         """Why work that the store holds at this start may have been done already. Empty when it may go on."""
@@ -155,9 +162,12 @@ class StoreDoubt(Part):
     async def _fenced(self) -> None:
         why = self.stopped()
         if why:
-            await self._raise_horizon(why)
-            for call in self._on_fence:
-                await call(why)
+            await self._came_up(why)
+
+    async def _came_up(self, why: str) -> None:
+        await self._raise_horizon(why)
+        for call in self._on_doubt:
+            await call(why)
 
     async def _raise_horizon(self, why: str) -> None:
         self._horizon = Horizon(max(self._horizon.jid, JidMaker().next(self._clock.wall())), why)

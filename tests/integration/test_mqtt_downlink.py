@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,7 @@ from device_agent.trust import signed_job
 from device_agent.trust.signed_job import JobHeader, Order
 from gateway.jobs import collect
 from gateway.jobs.reseal import RESEAL_SECONDS
+from gateway.jobs.stall_watch import TICK_SECONDS
 from tests.peers.broker import Broker
 from tests.peers.clock import HandClock
 from tests.peers.desk import Desk
@@ -233,6 +235,19 @@ async def test_a_return_after_the_verdict_is_told_and_changes_nothing(scene: Sce
     assert (event.data["late"], event.data["recorded"], event.data["outcome"]) == (True, "unknown", "ok")
     await until(lambda: scene.devices.of(Confirm, "cam"), what="the confirmation")
     assert scene.gateway.look("SELECT outcome FROM outcomes") == [("unknown",)]
+
+
+async def test_a_gateway_that_stood_still_reads_what_came_before_it_judges(scene: Scene) -> None:
+    """Its process was stopped over the end of a job, and the return waits in its socket."""
+    scene.gateway.rooms.delivery.stalls.stall_seconds = 0.1
+    await scene.join("cam")
+    opened = await scene.issue("cam")
+    await scene.devices.say("cam", a_return(opened.job.jid))
+    scene.clock.move(limits.JOB_EXPIRY_SECONDS + limits.RETURN_WINDOW_SECONDS + 1)
+    opened.look_at = 0.0
+    time.sleep(TICK_SECONDS + 0.5)  # noqa: ASYNC251 - nothing of this process shall run
+    await until(lambda: scene.gateway.rooms.open_jobs.get(opened.job.jid) is None, what="the end of the job")
+    assert dict(opened.counts) == {"ok": 1}
 
 
 async def test_a_device_that_said_nothing_gets_the_job_again_and_one_that_runs_it_does_not(scene: Scene) -> None:

@@ -172,6 +172,20 @@ async def test_an_ssh_job_that_was_open_starts_nowhere_after_a_restore(tmp_path:
     assert camera.ran == 0
 
 
+async def test_an_ssh_job_that_waits_ends_when_a_master_shows_that_the_store_went_back(tmp_path: Path) -> None:
+    camera = Camera(tmp_path)
+    await camera.wait_in_store()
+    async with ssh_site(camera.copy) as copy:
+        await welcome(copy.rooms)
+        await copy.rooms.spool.went_back("a master knows more of this store than is in it")
+        outcome, why = await camera.end(copy)
+        assert (outcome, "older than what it acknowledged" in why) == ("unknown", True)
+        async with camera.device():
+            await copy.here(NAME)
+            assert (await copy.run("cmd.run", NAME, arg=["echo next"]))[NAME].value == "next"
+    assert camera.ran == 0
+
+
 async def test_a_device_that_holds_no_marker_runs_what_only_the_store_knows_when_a_master_was_heard(
     tmp_path: Path,
 ) -> None:
