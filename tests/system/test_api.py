@@ -55,6 +55,7 @@ OPERATIONS = {
     "POST /engines/{name}/restart",
     "GET /spool",
     "GET /spool/verify",
+    "POST /spool/acknowledge",
     "POST /spool/drill",
     "POST /spool/drill/end",
     "POST /events",
@@ -109,6 +110,7 @@ OPERATIONS = {
 WITHOUT_BODY = {
     "POST /reload",
     "POST /check",
+    "POST /spool/acknowledge",
     "POST /spool/drill/end",
     "POST /sites/{site}/unfence",
     "POST /jobs/{jid}/cancel",
