@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
 import threading
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
-from tests.chaos.coordinator import Coordinator
+from tests.chaos.coordinator import Coordinator, Finding
 from tests.chaos.expect import Watch
 from tests.chaos.network import Network
 from tests.chaos.plan import LINKS, Fault
@@ -65,7 +66,7 @@ class Breaker:
             case "disk":
                 state = self._plant.state_of(SITE)
                 failing = DiskFault(self._plant.pid_of(SITE), fault.way, store_files(state))
-                undo.callback(failing.end)
+                undo.callback(_detach, failing)
                 failing.begin()
             case "descriptors":
                 undo.enter_context(no_descriptors(self._plant.pid_of(SITE), LEFT))
@@ -77,6 +78,11 @@ class Breaker:
     def end(self, fault: Fault) -> None:
         """Mend it."""
         self._undoing.pop(fault).close()
+
+    def failed(self, fault: Fault, error: Exception) -> None:
+        """It could not be acted out, which the run has to say; what there is of it is mended at its end."""
+        words = f"{fault}: {type(error).__name__}: {error}"
+        self._watch.findings.append(Finding("script", "a fault could not be acted out", [words]))
 
     def _kill(self, fault: Fault, undo: ExitStack) -> None:
         plant = self._plant
@@ -132,3 +138,9 @@ class Breaker:
             self._plant.keep_up(time.monotonic())
             pause.wait(TICK_SECONDS)
         return time.monotonic() - begun
+
+
+def _detach(failing: DiskFault) -> None:
+    """Let the process go. One that is busy is let go when strace is killed, which is done before this is raised."""
+    with suppress(subprocess.TimeoutExpired):
+        failing.end()

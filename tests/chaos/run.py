@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 import tempfile
 import threading
 import time
@@ -136,7 +137,10 @@ class _Chaos:
                 _, begins, fault = moments.pop(0)
                 if begins:
                     self._tell(f"{self._now():7.1f} s  {fault.kind} {fault.subject} {fault.way}")
-                    self._breaker.begin(fault)
+                    try:
+                        self._breaker.begin(fault)
+                    except (OSError, AssertionError, LookupError, subprocess.SubprocessError) as error:
+                        self._breaker.failed(fault, error)
                     self.watch.begin(fault, undisturbed(fault, self._plan))
                     self.applied[fault.kind if fault.kind != "kill" else f"kill {fault.subject}"] += 1
                 else:
