@@ -73,6 +73,7 @@ class ConnectionWatch:
         self._known: set[int] = set()
         self._socket: zmq.Socket[bytes] | None = None
         self._thread: threading.Thread | None = None
+        self._stopping = False
         self._spare = self._nothing = -1
         self._ended: Counter[tuple[str, str]] = Counter()
         self._failed: Counter[int] = Counter()
@@ -99,6 +100,8 @@ class ConnectionWatch:
             with contextlib.suppress(zmq.ZMQError):
                 # Raised for a socket that was closed already, with which the thread has ended.
                 self._socket.monitor(None, 0)
+            # Not before: libzmq waits for this thread to read.
+            self._stopping = True
             self._thread.join()
             self._thread = None
             os.close(self._spare)
@@ -139,7 +142,7 @@ class ConnectionWatch:
 
     def _run(self, monitor: zmq.Socket[bytes]) -> None:
         try:
-            while True:
+            while not self._stopping:
                 if monitor.poll(LOOK_MILLISECONDS):
                     event = parse_monitor_message(monitor.recv_multipart())
                     if event["event"] == zmq.EVENT_MONITOR_STOPPED:

@@ -11,7 +11,7 @@ import pytest
 from tests.peers.ports import SECONDS, Above
 from tests.peers.rope import new_keys, played_site, sites_part
 from tests.peers.waiting import until
-from upstream import frames, site_connections
+from upstream import connection_watch, frames, site_connections
 
 GREETING = b"\xff\0\0\0\0\0\0\0\x01\x7f\x03\x00CURVE" + b"\0" * 15 + b"\0" + b"\0" * 31
 """The greeting of ZMTP 3.0 for CURVE (https://rfc.zeromq.org/spec/23/); no handshake follows."""
@@ -90,3 +90,12 @@ async def test_who_says_no_hello_in_time_is_ended(monkeypatch: pytest.MonkeyPatc
         # What is no peer any more is a stranger again.
         sites._drop(next(iter(sites._peers.values())), "the test says so")
         await site.ended()
+
+
+async def test_a_watch_ends_although_it_never_hears_that_the_monitor_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_watch, "LOOK_MILLISECONDS", 10)
+    monkeypatch.setattr(connection_watch, "parse_monitor_message", lambda _: {"event": 0, "value": 0})
+    async with sites_part(Above(), new_keys()) as sites:
+        thread = sites._connections._thread
+    assert thread is not None
+    assert not thread.is_alive()

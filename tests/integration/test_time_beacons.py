@@ -10,6 +10,7 @@ from device_agent.clock import FIRST
 from device_agent.errors import Refused
 from device_agent.trust.floor import MASTER_LIMIT_SECONDS, MOVED_SECONDS
 from device_agent.trust.time_beacon import read_time_beacon, sign_time_beacon
+from gateway.devices import time_beacons
 from gateway.devices.time_beacons import FILE, TimeBeacons
 from tests.peers.broker import free_port
 from tests.peers.clock import HandClock
@@ -50,6 +51,21 @@ async def test_a_site_hears_the_newest_beacon_with_its_welcome_and_each_one_afte
             await until(lambda: newest(gateway) == int(clock.wall()), what="the beacon of the hour")
         assert gateway.beacons.heard == {master.address: clock.wall()}
         assert (gateway.refused(), gateway.below.jobs, master.above.items) == ({}, [], {})
+
+
+async def test_a_master_signs_by_itself_each_time_the_hour_has_passed(
+    tmp_path: Path, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time_beacons, "EVERY_SECONDS", 0.01)
+    async with (
+        MasterStation(tmp_path / "m", "central", clock) as master,
+        GatewayStation(tmp_path / "g", "lisbon", clock) as gateway,
+    ):
+        await Holders(tmp_path / "fleet", clock, master).publish(master)
+        await joined(master, gateway)
+        for _ in range(2):
+            clock.move(HOUR)
+            await until(lambda: newest(gateway) == int(clock.wall()), what="the beacon of the hour")
 
 
 async def test_a_site_that_was_dark_hears_one_beacon_when_it_is_back(tmp_path: Path, clock: HandClock) -> None:
