@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import socket
 import threading
@@ -22,6 +23,8 @@ from typing import Any, TypeVar
 
 import zmq
 from zmq.utils.monitor import parse_monitor_message
+
+log = logging.getLogger(__name__)
 
 LOOK_MILLISECONDS = 1000
 HOLDERS_NAMED = 256
@@ -74,6 +77,7 @@ class ConnectionWatch:
         self._socket: zmq.Socket[bytes] | None = None
         self._thread: threading.Thread | None = None
         self._stopping = False
+        self._broken = False
         self._spare = self._nothing = -1
         self._ended: Counter[tuple[str, str]] = Counter()
         self._failed: Counter[int] = Counter()
@@ -108,8 +112,8 @@ class ConnectionWatch:
             os.close(self._nothing)
 
     async def run(self) -> None:
-        """Tell what the thread has done, until cancelled. Raises ``RuntimeError`` when the thread has ended."""
-        while self._thread is None or self._thread.is_alive():
+        """Tell what the thread has done, until cancelled. Raises ``RuntimeError`` when the thread watches no more."""
+        while not self._broken:
             await asyncio.sleep(LOOK_MILLISECONDS / 1000)
             with self._lock:
                 ended, self._ended = self._ended, Counter()
@@ -142,15 +146,25 @@ class ConnectionWatch:
 
     def _run(self, monitor: zmq.Socket[bytes]) -> None:
         try:
+            self._watch(monitor)
+        except Exception:
+            # libzmq waits for whoever reads the monitor, and the station could not even stop.
+            log.exception("the connections are watched no more door=%s", self._door)
+            self._broken = True
             while not self._stopping:
                 if monitor.poll(LOOK_MILLISECONDS):
-                    event = parse_monitor_message(monitor.recv_multipart())
-                    if event["event"] == zmq.EVENT_MONITOR_STOPPED:
-                        return
-                    self._heard(event["event"], event["value"])
-                self._end_late()
+                    monitor.recv_multipart()
         finally:
             monitor.close(linger=0)
+
+    def _watch(self, monitor: zmq.Socket[bytes]) -> None:
+        while not self._stopping:
+            if monitor.poll(LOOK_MILLISECONDS):
+                event = parse_monitor_message(monitor.recv_multipart())
+                if event["event"] == zmq.EVENT_MONITOR_STOPPED:
+                    return
+                self._heard(event["event"], event["value"])
+            self._end_late()
 
     def _heard(self, event: int, value: int) -> None:
         with self._lock:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import resource
+import socket
 from collections import UserDict
 from typing import Any, NamedTuple
 
@@ -38,7 +40,7 @@ class SiteConnections(ConnectionWatch):
         super().__init__(
             DOOR,
             most=strangers_now,
-            holder_of=lambda connection: network_of(str(connection.getpeername()[0])),
+            holder_of=_network_at,
             refused=lambda reason, network: refusals.refused("uplink", reason, network),
             accept_failed=refusals.accept_failed,
             patience_seconds=PATIENCE_SECONDS,
@@ -71,3 +73,13 @@ def source_of(frame: Any) -> Source:
 def strangers_now() -> int:
     """How many there may be, as many files as the process may open now."""
     return min(STRANGERS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // SHARE_OF_FILES)
+
+
+def _network_at(connection: socket.socket) -> str:
+    """The network at the other end. Raises ``OSError`` for what is no connection over a network.
+
+    A stranger may have hung up already, and the descriptor may be that of the API's socket by now.
+    """
+    if connection.family not in {socket.AF_INET, socket.AF_INET6}:
+        raise OSError(errno.EAFNOSUPPORT, "no connection over a network")
+    return network_of(str(connection.getpeername()[0]))
