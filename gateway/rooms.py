@@ -109,7 +109,7 @@ class Rooms:
         self.policy_notes = PolicyNotes(self.policies, self.audit)
         self.tokens = ApiTokens(writer=writer, reader=reader, clock=clock)
         self.door = Door(
-            lambda: self.policies.policy, tokens=self.tokens, audit=self.audit, metrics=metrics, clock=clock
+            lambda: self.policies.policy, tokens=self.tokens, audit=self.audit, metrics=metrics, clock=clock, site=name
         )
         self.authority = Authority(state_dir, role=role, site=name, curve=self.keys, clock=clock)
         self.listed, self.salt_above = settings.masters, settings.upstream.salt

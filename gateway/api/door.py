@@ -64,8 +64,11 @@ class Door:
         audit: AuditBook | None = None,
         metrics: Metrics | None = None,
         clock: Clock | None = None,
+        site: str = "",
     ) -> None:
         self._policy = policy
+        self.site = site
+        """The name of this station."""
         self._tokens = tokens
         self._audit = audit
         self._metrics = metrics

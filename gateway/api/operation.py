@@ -148,18 +148,20 @@ class Operation:
         if isinstance(answer, str):
             return Response(answer, media_type="text/plain; version=0.0.4")
 
+        site = door.site if door is not None else ""
+
         def hides() -> bool:
             return door is not None and not door.policy.shows_arguments(operator)
 
         if isinstance(answer, Mapping):
-            answer = without_arguments(answer, operator) if hides() else answer
+            answer = without_arguments(answer, operator, site) if hides() else answer
             return Response(_json.encode(answer), self.status, media_type="application/json")
         still_may = (lambda: door.still_may(operator, self.need)) if door is not None else (lambda: True)
         if isinstance(answer, ServerSent):
             allowed, kept_out = _while_allowed(answer.pieces, still_may), {"Cache-Control": "no-store"}
-            pieces = (piece_without_arguments(piece, operator) if hides() else piece async for piece in allowed)
+            pieces = (piece_without_arguments(piece, operator, site) if hides() else piece async for piece in allowed)
             return StreamingResponse(pieces, headers=kept_out, media_type=EVENT_STREAM)
-        show = (lambda each: without_arguments(each, operator)) if hides() else None
+        show = (lambda each: without_arguments(each, operator, site)) if hides() else None
         return StreamingResponse(_lines(answer, still_may, show), media_type="application/x-ndjson")
 
     async def _admit(self, operator: Operator, door: Door | None, request: Request) -> None:

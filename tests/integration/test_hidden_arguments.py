@@ -9,12 +9,15 @@ from typing import Any
 
 import pytest
 
+from device_agent.protocol.links import Parcel
+from device_agent.protocol.messages import encode
 from gateway.api.door import Door
 from gateway.api.hidden_arguments import HIDDEN, piece_without_arguments, without_arguments
 from gateway.api.operation import Asked, Operation, ServerSent
 from gateway.api.server import ApiServer
 from gateway.devices.policy import Operator
 from gateway.devices.policy_file import own_user
+from tests.peers.database import a_job
 from tests.peers.office import Office, an_office, policy_of
 from tests.peers.station import ask
 
@@ -80,6 +83,17 @@ async def test_streams_hide_them_too(tmp_path: Path) -> None:
             assert HIDDEN in told
 
 
+async def test_a_namesake_at_a_master_is_somebody_else(tmp_path: Path) -> None:
+    """A master has a user anna too: her jobs are not those of the anna of this station."""
+    async with an_office(tmp_path, POLICY) as office:
+        office.here("cam-1")
+        job = a_job(tgt="cam-1", fun="test.echo", arg=[SECRET], user="anna via api")
+        await office.rooms.acceptance.accept_from_above(Parcel(encode(job), ()), 300.0, "tcp://master:1")
+        for place, told in (await looked_at(office, "anna", job.jid)).items():
+            assert SECRET not in told, place
+        assert SECRET in (await looked_at(office, "ada", job.jid))[f"/jobs/{job.jid}"]
+
+
 EVE = Operator("eve", frozenset({"viewer"}))
 
 
@@ -92,12 +106,23 @@ EVE = Operator("eve", frozenset({"viewer"}))
         ({"user": "eve", "arg": ["x"]}, {"user": "eve", "arg": ["x"]}),
         ({"user": "eve via api", "arg": ["x"]}, {"user": "eve via api", "arg": HIDDEN}),
         ({"data": {"fun_args": ["x"], "return": {"args": 1}}}, {"data": {"fun_args": HIDDEN, "return": {"args": 1}}}),
+        ({"user": "eve", "origin": "local", "arg": ["x"]}, {"user": "eve", "origin": "local", "arg": ["x"]}),
+        ({"user": "eve", "origin": "above", "arg": ["x"]}, {"user": "eve", "origin": "above", "arg": HIDDEN}),
+        ({"user": "eve", "door": "above", "arguments": "x"}, {"user": "eve", "door": "above", "arguments": HIDDEN}),
+        ({"user": "eve", "site": "here", "arguments": "x"}, {"user": "eve", "site": "here", "arguments": "x"}),
+        ({"user": "eve", "site": "other", "arguments": "x"}, {"user": "eve", "site": "other", "arguments": HIDDEN}),
+        ({"tag": "t", "data": {"user": "eve", "arg": ["x"]}}, {"tag": "t", "data": {"user": "eve", "arg": HIDDEN}}),
         ({"a": ({"kwargs": {"k": 1}},)}, {"a": [{"kwargs": HIDDEN}]}),
         (None, None),
     ],
 )
 def test_what_is_hidden_of_an_answer(answer: Any, shown: Any) -> None:
-    assert without_arguments(answer, EVE) == shown
+    assert without_arguments(answer, EVE, "here") == shown
+
+
+def test_what_names_no_user_is_of_no_user() -> None:
+    nobody = Operator("unknown", frozenset({"viewer"}))
+    assert without_arguments({"arg": ["x"]}, nobody) == {"arg": HIDDEN}
 
 
 def test_pieces_of_a_stream_keep_their_form() -> None:
