@@ -218,8 +218,13 @@ class ApiServer(Part):
         return place
 
     async def _settle(self, place: Place, name: str, user: int) -> None:
-        operator = await self._door.at_socket({"client": (name, user)})
-        if not operator.may("admin") and not self.places["socket"].move(place, "user", name):
+        try:
+            is_admin = (await self._door.at_socket({"client": (name, user)})).may("admin")
+        except (OSError, RuntimeError) as error:
+            # The user database does not answer, or no thread can be started: its groups give this user nothing.
+            log.warning("the groups of a user are not known user=%s error=%s", name, error)
+            is_admin = False
+        if not is_admin and not self.places["socket"].move(place, "user", name):
             self._door.turned_away(name)
 
     async def _bound(self, listen: Listen) -> socket.socket:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import pwd
@@ -128,6 +129,18 @@ async def test_a_group_makes_an_admin_also_when_every_place_of_users_is_taken(
         gate.door._groups.clear()
         groups.reverse()
         assert (await ask(path, "GET", "/whoami")).status == 503
+
+        def no_answer(_: int) -> frozenset[str]:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+        # A user database that does not answer makes nobody an admin, and ends nothing.
+        with monkeypatch.context() as broken:
+            broken.setattr("gateway.api.door.unix_groups", no_answer)
+            gate.door._groups.clear()
+            assert (await ask(path, "GET", "/whoami")).status == 503
+        gate.door._groups.clear()
+        groups.reverse()
+        assert (await ask(path, "GET", "/whoami")).status == 200
 
 
 async def test_strangers_who_never_finish_the_tls_handshake_keep_no_token_out(
