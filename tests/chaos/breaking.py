@@ -66,7 +66,7 @@ class Breaker:
             case "disk":
                 state = self._plant.state_of(SITE)
                 failing = DiskFault(self._plant.pid_of(SITE), fault.way, store_files(state))
-                undo.callback(_detach, failing)
+                undo.callback(self._detach, failing)
                 failing.begin()
             case "descriptors":
                 undo.enter_context(no_descriptors(self._plant.pid_of(SITE), LEFT))
@@ -131,6 +131,14 @@ class Breaker:
         script.end()
         self._late(self._wait(lambda: not script.runs, SCRIPT_SECONDS))
 
+    def _detach(self, failing: DiskFault) -> None:
+        """Let the process go. One that is busy takes its time: what comes next comes so much later."""
+        begun = time.monotonic()
+        # strace is killed before this is raised, and the kernel lets the process go then.
+        with suppress(subprocess.TimeoutExpired):
+            failing.end()
+        self._late(time.monotonic() - begun)
+
     def _wait(self, probe: Callable[[], bool], seconds: float) -> float:
         """Wait for something while everything is kept up; for how long."""
         begun, pause = time.monotonic(), threading.Event()
@@ -138,9 +146,3 @@ class Breaker:
             self._plant.keep_up(time.monotonic())
             pause.wait(TICK_SECONDS)
         return time.monotonic() - begun
-
-
-def _detach(failing: DiskFault) -> None:
-    """Let the process go. One that is busy is let go when strace is killed, which is done before this is raised."""
-    with suppress(subprocess.TimeoutExpired):
-        failing.end()
