@@ -14,6 +14,7 @@ from device_agent.clock import Clock
 from device_agent.protocol import tags
 from device_agent.protocol.messages import Event, decode_stored, encode_value
 from gateway.metrics import Metrics
+from gateway.site_event import SiteEvent, origin_of
 from gateway.spool import ledger
 from gateway.spool.queue import Spool
 from gateway.spool.streams import CLASS_OF, Class
@@ -28,7 +29,7 @@ PRUNE_EVERY = 5_000
 HISTORY_PAGE = 500
 NEWEST = 2**62
 
-_KEEP = "INSERT INTO events (tag, data, stamp, site) VALUES (?, ?, ?, ?)"
+_KEEP = "INSERT INTO events (tag, data, stamp, site, origin) VALUES (?, ?, ?, ?, ?)"
 
 
 @dataclass
@@ -45,8 +46,9 @@ class Subscriber:
     """Set by each event that matches, also one for which there is no room."""
 
 
-def _event(tag: str, data: bytes, stamp: float, site: str) -> Event:
-    return Event(tag=tag, data=decode_stored(data), stamp=stamp, site=site)
+def _event(tag: str, data: bytes, stamp: float, site: str, origin: str | None) -> Event:
+    event = Event(tag=tag, data=decode_stored(data), stamp=stamp, site=site)
+    return SiteEvent.of(event, origin) if origin else event
 
 
 def _is_not() -> bool:
@@ -113,7 +115,15 @@ class Bus:
 
     def keeping(self, events: Sequence[Event]) -> list[Statement]:
         """The statements that put events on disk here; commit them, then ``publish``."""
-        return [(_KEEP, [(event.tag, encode_value(event.data), event.stamp, event.site) for event in events])]
+        return [
+            (
+                _KEEP,
+                [
+                    (event.tag, encode_value(event.data), event.stamp, event.site, origin_of(event) or None)
+                    for event in events
+                ],
+            )
+        ]
 
     async def fire(self, events: Sequence[Event], *, upward: bool = True) -> None:
         """Keep events of this station, spool them for the masters, and publish them. A failed commit is counted.
@@ -206,7 +216,7 @@ class Bus:
         before = NEWEST
         while len(found) < count:
             rows = await self._reader.rows(
-                "SELECT id, tag, data, stamp, site FROM events WHERE id < ? ORDER BY id DESC LIMIT ?",
+                "SELECT id, tag, data, stamp, site, origin FROM events WHERE id < ? ORDER BY id DESC LIMIT ?",
                 (before, HISTORY_PAGE),
             )
             for row, *kept in rows:
@@ -226,7 +236,8 @@ class Bus:
     async def kept_after(self, number: int, pattern: str) -> KeptPage:
         """A page of the kept events after this number that match."""
         rows = await self._reader.rows(
-            "SELECT id, tag, data, stamp, site FROM events WHERE id > ? ORDER BY id LIMIT ?", (number, HISTORY_PAGE)
+            "SELECT id, tag, data, stamp, site, origin FROM events WHERE id > ? ORDER BY id LIMIT ?",
+            (number, HISTORY_PAGE),
         )
         return KeptPage(
             events=[(row, _event(*kept)) for row, *kept in rows if tags.matches(pattern, kept[0])],

@@ -23,6 +23,7 @@ from device_agent.protocol.messages import Event, encode_value
 from gateway.bus import Bus, Subscriber
 from gateway.event_shape import salt_data
 from gateway.metrics import Metrics
+from gateway.site_event import origin_of
 from gateway.socket_file import PATH_BYTES, own_socket, user_at
 from upstream.connection_watch import ConnectionWatch
 
@@ -203,7 +204,8 @@ class EventSocket(Part):
             if head.startswith(prefix):
                 self._numbers[prefix] = number + 1
                 sequence[prefix.decode(errors="replace")] = number + 1
-        body = encode_value({**salt_data(event), "_site": event.site, "_sequence": sequence})
+        origin = {"_origin": named} if (named := origin_of(event)) else {}
+        body = encode_value({**salt_data(event), "_site": event.site, "_sequence": sequence, **origin})
         try:
             self._socket.send(head + body, zmq.NOBLOCK)
             self._metrics.add("events_published")

@@ -19,6 +19,7 @@ from device_agent.protocol.messages import Event
 from gateway.bus import SUBSCRIBER_EVENTS, Bus
 from gateway.event_shape import salt_data
 from gateway.jobs.record import is_only_heard
+from gateway.site_event import origin_of
 
 RETRY = b"retry: 1000\n\n"
 KEEPALIVE = b":\n\n"
@@ -40,7 +41,9 @@ class Wanted:
 
 def shown(event: Event) -> dict[str, Any]:
     """An event as the API tells it."""
-    return {"tag": event.tag, "data": salt_data(event), "_stamp": stamp(event.stamp), "site": event.site}
+    fields = {"tag": event.tag, "data": salt_data(event), "_stamp": stamp(event.stamp), "site": event.site}
+    origin = origin_of(event)
+    return {**fields, "origin": origin} if origin else fields
 
 
 async def server_sent(

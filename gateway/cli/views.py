@@ -207,6 +207,8 @@ class EventView(Struct, frozen=True):
     data: dict[str, Any] = {}
     stamp: str = field(default="", name="_stamp")
     site: str | None = None
+    origin: str = ""
+    """The identity of an event that came from a site, the same on every master."""
 
 
 class FiredList(Struct, frozen=True):

@@ -43,13 +43,17 @@ LINE_BYTES: Final = 4 * 1024 * 1024
 
 
 class Heard(Struct, frozen=True):
-    """An event. ``id`` is its number in the store of the station; empty for what is not kept."""
+    """An event. ``id`` is its number in the store of the station; empty for what is not kept.
+
+    ``origin`` is the identity of an event that came from a site; empty for others.
+    """
 
     id: str
     tag: str
     data: dict[str, Any]
     stamp: str
     site: str
+    origin: str = ""
 
     @property
     def key(self) -> str:
@@ -213,8 +217,8 @@ class _Line:
                 if fields.get("event") == "missed":
                     self._put((told["missed"], told["why"]))
                 else:
-                    site, stamp = told["site"], told["_stamp"]
-                    self._put(Heard(fields.get("id", ""), told["tag"], told["data"], stamp, site))
+                    site, stamp, origin = told["site"], told["_stamp"], told.get("origin", "")
+                    self._put(Heard(fields.get("id", ""), told["tag"], told["data"], stamp, site, origin))
             fields = {}
 
     def _put(self, piece: Heard | tuple[int | None, str] | None) -> None:

@@ -50,6 +50,11 @@ class Evidence:
     sequence: int
     issued: int
 
+    @property
+    def origin(self) -> str:
+        """The identity of the item."""
+        return f"{self.site}/{self.store}/{self.stream}/{self.sequence}"
+
 
 @dataclass(slots=True)
 class RelayedSite:

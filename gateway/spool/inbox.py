@@ -156,7 +156,7 @@ class Inbox:
         entry = self._site_book.get(site)
         revision = entry.revision if entry.epoch == epoch else 0
         sequence = items[-1][0]
-        batch = await self._sorting.sort(site, items)
+        batch = await self._sorting.sort(site, items, f"{site}/{epoch}/{stream}")
         if self._syndic_tags:
             # As behind a syndic: each event comes under its own tag, and a second time under one that names the site.
             batch.events = [each for event in batch.events for each in (event, _through(site, event))]

@@ -38,6 +38,7 @@ from gateway.jobs.expect import digest
 from gateway.jobs.open_jobs import ABOVE, LOCAL, Branch, BranchState, OpenJob, OpenJobs
 from gateway.jobs.seal import is_told_of
 from gateway.metrics import Metrics
+from gateway.site_event import SiteEvent
 from gateway.spool.evidence import Evidence, Evidences
 from gateway.spool.proven_places import Arrivals
 from gateway.spool.queue import Spool
@@ -116,10 +117,10 @@ class Sorting:
         self._metrics = metrics
         self._clock = clock
 
-    async def sort(self, site: str, items: list[tuple[int, bytes]], *, story: bool = False) -> SiteBatch:
+    async def sort(self, site: str, items: list[tuple[int, bytes]], at: str = "", *, story: bool = False) -> SiteBatch:
         """The items of a batch that are acceptable; the others are refused and counted here.
 
-        In a job's ``story`` sequences mean nothing: a manifest page has the number that its content gives it.
+        ``at`` is site/epoch/stream. In a job's ``story`` sequences mean nothing: a page has the number of its content.
         """
         await self._evidences.load()
         batch = SiteBatch(site, Arrivals(self._reader), story=story)
@@ -144,6 +145,8 @@ class Sorting:
                 batch.refused += 1
                 continue
             batch.passed_on += passed_on
+            if isinstance(item, Event):
+                batch.events.append(SiteEvent.of(item, evidence.origin if evidence else f"{at}/{sequence}"))
             if evidence is not None:
                 await batch.arrivals.add(evidence)
             if proof and passed_on:
@@ -175,12 +178,11 @@ class Sorting:
         A relay passes its sites' words on, but says its own close and its own final page.
         """
         match item:
-            case Event() | AuditRecord() if batch.story:
-                raise Refused("not_of_a_story", type(item).__name__)
-            case Event():
-                batch.events.append(item)
-            case AuditRecord():
-                batch.audit.append(item)
+            case Event() | AuditRecord():
+                if batch.story:
+                    raise Refused("not_of_a_story", type(item).__name__)
+                if isinstance(item, AuditRecord):
+                    batch.audit.append(item)
             case JobDefinition():
                 if await self._definition_known(item, batch):
                     return []

@@ -23,6 +23,7 @@ from gateway import event_socket
 from gateway.bus import Bus
 from gateway.event_socket import EventSocket, beside
 from gateway.metrics import Metrics
+from gateway.site_event import SiteEvent
 from gateway.spool.queue import Spool
 from tests.peers.clock import STARTED_WALL, HandClock
 from tests.peers.database import Store, opened_store
@@ -112,6 +113,13 @@ async def listening(path: Path, part: EventSocket, *prefixes: bytes) -> AsyncIte
 
 async def fire(bus: Bus, *tags: str, **data: Any) -> None:
     await bus.fire([bus.event(tag, data) for tag in tags])
+
+
+async def test_an_event_of_a_site_has_its_origin_beside_its_data(bus: Bus, published: EventSocket, path: Path) -> None:
+    async with listening(path, published, b"site/") as reader:
+        bus.publish([SiteEvent.of(bus.event("site/door", {}), "lisbon/00/events/7"), bus.event("site/own", {})])
+        assert (await reader.next())[1]["_origin"] == "lisbon/00/events/7"
+        assert "_origin" not in (await reader.next())[1]
 
 
 async def test_an_event_is_its_tag_two_newlines_and_salts_data(bus: Bus, published: EventSocket, path: Path) -> None:

@@ -61,9 +61,8 @@ def _subject(prefix: str, event: Heard) -> str:
 
 
 def _body(event: Heard) -> bytes:
-    return json.dumps(
-        {"id": event.key, "tag": event.tag, "data": event.data, "_stamp": event.stamp, "site": event.site}
-    ).encode()
+    told = {"id": event.key, "tag": event.tag, "data": event.data, "_stamp": event.stamp, "site": event.site}
+    return json.dumps({**told, "origin": event.origin} if event.origin else told).encode()
 
 
 class _Line:

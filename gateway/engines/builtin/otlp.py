@@ -66,6 +66,7 @@ def _record(event: Heard) -> dict[str, Any]:
         "outstation.event.id": event.key,
         "outstation.tag": event.tag,
         "outstation.site": event.site,
+        **({"outstation.origin": event.origin} if event.origin else {}),
         **{
             f"outstation.{name}": str(event.data[name])
             for name in ("id", "jid", "fun", "outcome")

@@ -52,7 +52,7 @@ def start(
 
 def _shown(event: Heard, station: str) -> dict[str, Any]:
     told = {"tag": event.tag, "data": event.data, "_stamp": event.stamp, "site": event.site, "station": station}
-    return {"id": event.key, **told}
+    return {"id": event.key, **told, **({"origin": event.origin} if event.origin else {})}
 
 
 def _key(station: str, events: list[Heard]) -> str:

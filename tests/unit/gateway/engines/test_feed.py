@@ -42,7 +42,8 @@ class Station:
                 self.send_response(200 if isinstance(answer, list) else answer)
                 self.end_headers()
                 for number in answer if isinstance(answer, list) else ():
-                    told = json.dumps({"tag": "site/door", "data": {}, "_stamp": "", "site": "lisbon"})
+                    of = {"site": "lisbon", **({"origin": f"lisbon/00/events/{number}"} if number > 1 else {})}
+                    told = json.dumps({"tag": "site/door", "data": {}, "_stamp": "", **of})
                     self.wfile.write(f"id: {number}\ndata: {told}\n\n".encode())
 
             def log_message(self, *_: object) -> None:
@@ -100,3 +101,11 @@ def test_who_carried_something_before_goes_on_from_there(context: Context) -> No
     station = Station(503, [6])
     assert first(context, station) == ["6"]
     assert station.asked == [("0", "5")] * 2
+
+
+def test_the_origin_of_an_event_comes_with_it_where_it_has_one(context: Context) -> None:
+    context.folder.mkdir()
+    (context.folder / "cursor").write_text("0\n")
+    with Station([1, 2]).listening(context.api):
+        origins = [event.origin for event in next(Feed(context).batches(2))]
+    assert origins == ["", "lisbon/00/events/2"]
