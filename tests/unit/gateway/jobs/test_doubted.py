@@ -46,7 +46,7 @@ async def test_a_job_of_before_ends_as_unknown_and_never_as_not_started(why: str
         OpenJob(job=job, body=b"", origin="above", accepted=0.0, deadline=clock.monotonic() - 1, waiting=waiting)
     )
     writer = Writer()
-    doubt: Any = SimpleNamespace(past=lambda: why, on_fence=lambda call: None)
+    doubt: Any = SimpleNamespace(past=lambda: why, on_doubt=lambda call: None)
     collection = SimpleNamespace(decided=lambda opened, name, outcome, reason: decided.update({name: outcome}))
     jobs = DoubtedJobs(
         SITE, doubt, open_jobs, cast("Any", collection), cast("Any", Reader()), cast("Any", writer), clock
