@@ -207,7 +207,7 @@ class EventView(Struct, frozen=True):
     data: dict[str, Any] = {}
     stamp: str = field(default="", name="_stamp")
     site: str | None = None
-    origin: str = ""
+    origin: str | UnsetType = UNSET
     """The identity of an event that came from a site, the same on every master."""
 
 

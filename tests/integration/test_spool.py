@@ -21,8 +21,7 @@ from gateway.rooms import Rooms
 from gateway.spool.budget import Budget, SpoolFull
 from gateway.spool.ledger import Entry, recount
 from gateway.spool.streams import CLASSES, Class
-from gateway.store import migrate as migrate_module
-from gateway.store.migrate import migrate, steps
+from gateway.store.migrate import steps
 from gateway.store.writer import StoreFailed
 from tests.peers.central import an_event
 from tests.peers.database import FIRST_JID, a_job, encoded, look, opened_rooms, spooled
@@ -289,13 +288,10 @@ async def test_a_recount_finds_a_ledger_that_is_wrong(gateway: Rooms) -> None:
     assert [found.name for found in await recount(gateway.spool.path) if not found.equal] == ["events"]
 
 
-async def test_what_waited_before_there_were_streams_is_taken_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    six = steps()[:6]
-    with monkeypatch.context() as older:
-        older.setattr(migrate_module, "steps", lambda: six)
-        migrate(tmp_path / "station.sqlite")
+async def test_what_waited_before_there_were_streams_is_taken_over(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "station.sqlite", isolation_level=None)) as older:
+        for number, script in steps()[:6]:
+            older.executescript(f"{script}\nPRAGMA user_version={number};")
     with closing(sqlite3.connect(tmp_path / "station.sqlite", isolation_level=None)) as store:
         store.executemany(
             "INSERT INTO spool (kind, body) VALUES (?, ?)",

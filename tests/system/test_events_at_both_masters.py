@@ -53,7 +53,7 @@ def sequences(system: System, master: str) -> list[int]:
 def identities(system: System, master: str) -> dict[str, tuple[str, str]]:
     """What a reader of a master's API gets: for each origin the tag, and who fired which event under it."""
     return {
-        event.origin: (event.tag, str(event.data.get("id") or event.data["number"]))
+        str(event.origin): (event.tag, str(event.data.get("id") or event.data["number"]))
         for event in system.stations[master].events(TAG, 10_000, follow=False)
     }
 
