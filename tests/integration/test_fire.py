@@ -16,16 +16,16 @@ from tests.peers.office import Office, an_office
 
 KEPT = "SELECT tag, site FROM events WHERE tag LIKE 'site/%' ORDER BY id"
 RULES = """\
-users: {anna: operator, bob: operator, eve: viewer}
+tokens: {anna: operator, bob: operator, eve: viewer}
 rules:
   operator:
     - functions: [event.send]
       arguments:
         event.send: [{positional: [site/door/*, "*"]}]
-      users: [anna]
+      tokens: [anna]
     - functions: [event.send]
       hold: true
-      users: [bob]
+      tokens: [bob]
 """
 
 
