@@ -75,7 +75,7 @@ async def test_one_site_has_one_connection_beside_those_of_strangers() -> None:
 
 
 async def test_who_says_no_hello_in_time_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(site_connections, "PATIENCE_SECONDS", 0.5)
+    monkeypatch.setattr(site_connections, "PATIENCE_SECONDS", 3.0)
     above, keys, mine = Above(), new_keys(), new_keys()
     above.states[mine.public] = "accepted"
     async with sites_part(above, keys) as sites, played_site(sites.address, keys.public, mine) as site:
