@@ -47,5 +47,5 @@ def guards_of(
             keep_audit_seconds=settings.audit.keep_days * 86_400.0,
             clock=clock,
         ),
-        UpgradeNews(station=name, writer=writer, reader=reader, bus=bus),
+        UpgradeNews(station=name, reader=reader, bus=bus),
     )

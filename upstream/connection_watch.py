@@ -147,13 +147,17 @@ class ConnectionWatch:
     def _run(self, monitor: zmq.Socket[bytes]) -> None:
         try:
             self._watch(monitor)
+        except zmq.ContextTerminated:
+            # Its owner ended without a word, and nothing is left to watch.
+            self._broken = True
         except Exception:
             # libzmq waits for whoever reads the monitor, and the station could not even stop.
             log.exception("the connections are watched no more door=%s", self._door)
             self._broken = True
-            while not self._stopping:
-                if monitor.poll(LOOK_MILLISECONDS):
-                    monitor.recv_multipart()
+            with contextlib.suppress(zmq.ContextTerminated):
+                while not self._stopping:
+                    if monitor.poll(LOOK_MILLISECONDS):
+                        monitor.recv_multipart()
         finally:
             monitor.close(linger=0)
 

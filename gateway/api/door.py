@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import grp
+import logging
 import os
 import pwd
 from collections.abc import Callable, MutableMapping
@@ -12,13 +13,15 @@ from typing import Any
 from starlette.datastructures import Headers
 
 from device_agent.clock import Clock
-from device_agent.errors import PolicyRefused
+from device_agent.errors import PolicyRefused, StationFailed
 from gateway.audit.book import AuditBook
 from gateway.audit.deed import Deed
 from gateway.devices.api_tokens import ApiTokens
 from gateway.devices.policy import Need, Operator, Policy
 from gateway.metrics import Metrics
 from upstream.networks import network_of
+
+log = logging.getLogger(__name__)
 
 Scope = MutableMapping[str, Any]
 
@@ -53,6 +56,12 @@ class TooManyConnections(PolicyRefused):
     default_id = "api.too_many_connections"
 
 
+class GroupsUnknown(StationFailed):
+    """The user database of this machine does not answer, so nobody knows what the groups of a user grant."""
+
+    default_id = "api.groups_unknown"
+
+
 class Door:
     """Tells who asks, and notes who was turned away. Without tokens nobody comes in by the TLS port."""
 
@@ -82,10 +91,19 @@ class Door:
         return self._policy()
 
     async def at_socket(self, scope: Scope) -> Operator:
-        """The user at the other end of the unix socket; the server's protocol put it in the place of an address."""
+        """The user at the other end of the unix socket; the server's protocol put it in the place of an address.
+
+        Raises ``GroupsUnknown``, except for who is an admin by name.
+        """
         name, user = scope["client"]
         policy = self._policy()
-        groups = await self._groups_of(user) if policy.groups or policy.operator else frozenset[str]()
+        groups = frozenset[str]()
+        if policy.groups or policy.operator:
+            try:
+                groups = await self._groups_of(user)
+            except GroupsUnknown:
+                if not Operator(name, policy.roles(name, groups)).may("admin"):
+                    raise
         return Operator(name, policy.roles(name, groups), "socket", groups)
 
     def is_admin(self, name: str, user: int) -> bool | None:
@@ -171,7 +189,16 @@ class Door:
         known = self._groups.get(user)
         if known is not None and now - known[0] < GROUPS_SECONDS:
             return known[1]
-        groups = await asyncio.to_thread(unix_groups, user)
+        try:
+            groups = await asyncio.to_thread(unix_groups, user)
+        except (OSError, RuntimeError) as error:
+            # Also when no thread can be started.
+            log.warning("the groups of a user are not known user=%d error=%s", user, error)
+            raise GroupsUnknown(
+                "the user database of this machine does not answer",
+                found=f"the groups of user {user}: {error}",
+                hint="ask again; if it stays so: id USER (on the gateway), outstation check",
+            ) from None
         self._groups[user] = (now, groups)
         _bound(self._groups)
         return groups

@@ -14,7 +14,7 @@ from starlette.responses import Response, StreamingResponse
 
 from device_agent.errors import NotFound, NotRunning, OutstationError, PolicyRefused, UsageInvalid
 from device_agent.protocol.messages import AuditVerdict
-from gateway.api.door import NOBODY, Door, TokenRefused, TooManyConnections, TooManyFailures
+from gateway.api.door import NOBODY, Door, GroupsUnknown, TokenRefused, TooManyConnections, TooManyFailures
 from gateway.api.hidden_arguments import piece_without_arguments, without_arguments
 from gateway.audit.deed import Deed
 from gateway.devices.policy import Need, Operator, not_allowed, without_file
@@ -261,7 +261,7 @@ def failure(error: OutstationError) -> Response:
             status = 401
         case TooManyFailures() | TooManyStreams():
             status = 429
-        case TooManyConnections():
+        case TooManyConnections() | GroupsUnknown():
             status = 503
         case BodyTooLarge():
             status = 413

@@ -27,7 +27,7 @@ from gateway.accept_failures import AcceptFailures
 from gateway.api.accepting_server import AcceptingServer
 from gateway.api.acceptor import Acceptor
 from gateway.api.connection import HEAD_SECONDS, Connection
-from gateway.api.door import Door, TooManyConnections
+from gateway.api.door import Door, GroupsUnknown, TooManyConnections
 from gateway.api.listener import Listen, renew
 from gateway.api.openapi import document
 from gateway.api.operation import Asked, Operation, failure
@@ -62,7 +62,7 @@ class _Entrance:
             if not connection.belongs_to(operator):
                 self._door.turned_away(operator.name)
                 raise too_many(operator.name)
-        except PolicyRefused as refused:
+        except (PolicyRefused, GroupsUnknown) as refused:
             response = failure(refused)
             # The connection of a caller that was not let in is not kept.
             response.headers["Connection"] = "close"
@@ -220,9 +220,8 @@ class ApiServer(Part):
     async def _settle(self, place: Place, name: str, user: int) -> None:
         try:
             is_admin = (await self._door.at_socket({"client": (name, user)})).may("admin")
-        except (OSError, RuntimeError) as error:
-            # The user database does not answer, or no thread can be started: its groups give this user nothing.
-            log.warning("the groups of a user are not known user=%s error=%s", name, error)
+        except GroupsUnknown:
+            # Groups that are not known give this user nothing.
             is_admin = False
         if not is_admin and not self.places["socket"].move(place, "user", name):
             self._door.turned_away(name)

@@ -9,8 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
-import signal
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ from device_agent.clock import Clock
 from device_agent.errors import ConfigInvalid, StationFailed
 from device_agent.mqtt import BrokerAddress
 from gateway.broker.folder import RulesFolder
+from gateway.broker.hangup import hang_up
 from gateway.broker.part import BrokerPart
 from gateway.broker.passwords import hash_password
 from gateway.broker.rules import SERVER_CERTIFICATE, SERVER_KEY, BrokerRules
@@ -139,8 +138,7 @@ class ExternalBroker(BrokerPart):
         try:
             pid = int(pid_file.read_text(encoding="ascii"))
             # A process id that was left behind may be anybody's by now.
-            if Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip() == PROGRAM:
-                os.kill(pid, signal.SIGHUP)
+            if Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip() == PROGRAM and hang_up(pid):
                 return
         except (FileNotFoundError, ProcessLookupError):
             pass

@@ -16,7 +16,6 @@ import logging
 import os
 import pwd
 import shutil
-import signal
 import socket
 import tempfile
 from asyncio.subprocess import DEVNULL, PIPE, Process
@@ -29,6 +28,7 @@ from device_agent.errors import ConfigInvalid, StationFailed
 from device_agent.mqtt import BrokerAddress
 from device_agent.name_lookup import NameLookup
 from gateway.broker.folder import RulesFolder
+from gateway.broker.hangup import hang_up
 from gateway.broker.login import lets_in
 from gateway.broker.ruled import LOOK_SECONDS, RuledBroker
 from gateway.broker.rules import (
@@ -184,9 +184,9 @@ class Mosquitto(RuledBroker):
 
     def _signal(self) -> None:
         assert self._process is not None
-        # Its end is told by whoever reads its log.
-        with contextlib.suppress(ProcessLookupError):
-            self._process.send_signal(signal.SIGHUP)
+        # Its end is told by whoever reads its log. Until then its number is nobody else's.
+        if self._process.returncode is None:
+            hang_up(self._process.pid)
 
     async def _apply(self) -> None:
         await self._signal_until(self._write())

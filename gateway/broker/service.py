@@ -22,6 +22,7 @@ from device_agent.clock import Clock
 from device_agent.errors import ConfigInvalid
 from device_agent.mqtt import BrokerAddress
 from gateway.broker.folder import RulesFolder
+from gateway.broker.hangup import hang_up
 from gateway.broker.login import answers
 from gateway.broker.ruled import RuledBroker
 from gateway.broker.rules import CANARY_USER, PID_FILE, SETTINGS_FILE
@@ -122,7 +123,7 @@ class ServiceBroker(RuledBroker):
 
     def _signal(self) -> None:
         if (pid := self._pid()) is not None:
-            self._kill(pid, signal.SIGHUP)
+            hang_up(pid)
 
     def _settings(self) -> str:
         try:

@@ -11,7 +11,7 @@ from device_agent.parts import Part
 from device_agent.protocol import tags
 from gateway.bus import Bus
 from gateway.store.reader import Reader
-from gateway.store.writer import StoreFailed, Writer
+from gateway.store.writer import StoreFailed
 from gateway.upgrade.record import FOLDER, Record, read
 
 log = logging.getLogger(__name__)
@@ -27,9 +27,8 @@ class UpgradeNews(Part):
     name: ClassVar[str] = "upgrade-news"
     drain_seconds: ClassVar[float] = 0.5
 
-    def __init__(self, *, station: str, writer: Writer, reader: Reader, bus: Bus, folder: Path = FOLDER) -> None:
+    def __init__(self, *, station: str, reader: Reader, bus: Bus, folder: Path = FOLDER) -> None:
         self._station = station
-        self._writer = writer
         self._reader = reader
         self._bus = bus
         self._folder = folder
@@ -68,9 +67,9 @@ class UpgradeNews(Part):
             },
         )
         self._told = record.id
+        noted = ("INSERT OR REPLACE INTO station VALUES (?, ?)", [(ROW, record.id)])
         try:
-            # What a crash between the two would tell again: twice is better than never.
-            await self._bus.fire([event])
-            await self._writer.commit([("INSERT OR REPLACE INTO station VALUES (?, ?)", [(ROW, record.id)])])
+            # In one commit, so that an end of the gateway between the two tells it neither twice nor never.
+            await self._bus.accept([event], [noted])
         except StoreFailed as error:
             log.error("the event of the upgrade goes out again at the next start error=%s", error.found)

@@ -25,7 +25,7 @@ def told(state: Path) -> list[str]:
 
 
 def news_of(rooms: Rooms, folder: Path) -> UpgradeNews:
-    return UpgradeNews(station="lisbon", writer=rooms.writer, reader=rooms.reader, bus=rooms.bus, folder=folder)
+    return UpgradeNews(station="lisbon", reader=rooms.reader, bus=rooms.bus, folder=folder)
 
 
 async def test_a_rollback_is_one_event_whatever_restarts(tmp_path: Path) -> None:
