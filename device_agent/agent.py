@@ -32,7 +32,6 @@ from device_agent.mine import from_pillar, keep_fresh, refresh
 from device_agent.mqtt import MqttLink, NotConnected
 from device_agent.own import Own
 from device_agent.parts import Part
-from device_agent.protocol.grain_changes import difference
 from device_agent.protocol.messages import Grains
 from device_agent.protocol.mine import calls
 from device_agent.schedule.runner import AgentSchedule
@@ -81,6 +80,7 @@ class Agent(Part):
             self._folder.path / "schedule", table.schedule, zone_of(table.timezone), self._clock
         )
         self._grains: Grains = {}
+        self._regraining = asyncio.Lock()
         self._host = LocalHost(self._grains, table.grains_file)
         self._beacons = Beacons(
             table.beacons,
@@ -159,16 +159,16 @@ class Agent(Part):
         """Look at the machine again, and tell the station what changed. Raises ``ConfigInvalid`` for grains that no
         message can carry; ``extra`` are those of the settings when they were read anew.
         """
-        wanted = self._extra if extra is None else extra
-        grains = await own_grains(self._host, self.identity.name, wanted, self._grains)
-        grains = await self.custom.told(self._host, grains)
-        self._extra = wanted
-        changed = difference(self._grains, grains)
-        self._grains.clear()
-        self._grains.update(grains)
-        if self._device is not None and changed:
-            log.info("grains changed: %s", ", ".join(changed))
-            self._device.regrain(self._grains)
+        # One at a time: of two at once the one that began first, with older facts, may end last.
+        async with self._regraining:
+            wanted = self._extra if extra is None else extra
+            grains = await own_grains(self._host, self.identity.name, wanted, self._grains)
+            grains = await self.custom.told(self._host, grains)
+            self._extra = wanted
+            self._grains.clear()
+            self._grains.update(grains)
+            if self._device is not None and (changed := self._device.regrain(self._grains)):
+                log.info("grains changed: %s", ", ".join(changed))
 
     async def _refresh_grains(self) -> None:
         while True:

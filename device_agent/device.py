@@ -29,7 +29,18 @@ from device_agent.outbox import Journal
 from device_agent.own import Own
 from device_agent.pillar import HeldPillar
 from device_agent.protocol import limits
-from device_agent.protocol.messages import Beat, Confirm, Gone, Grains, Hello, Welcome, encode
+from device_agent.protocol.grain_changes import difference
+from device_agent.protocol.messages import (
+    Beat,
+    Confirm,
+    Gone,
+    Grains,
+    Hello,
+    Welcome,
+    decode_value,
+    encode,
+    encode_value,
+)
 from device_agent.protocol.questions import Answer, Question
 from device_agent.protocol.target_terms import Known
 from device_agent.protocol.targeting import compile_target
@@ -58,6 +69,7 @@ class Device:
         "_questions",
         "_randomness",
         "_spawn",
+        "_told",
         "grains",
         "jobs",
         "welcomed",
@@ -78,6 +90,7 @@ class Device:
     ) -> None:
         self.grains = grains
         self.welcomed = False
+        self._told: bytes | None = None
         self._guard: Final = guard
         self._clock = clock
         self._counters = counters
@@ -141,11 +154,20 @@ class Device:
         self._connected = False
         self.welcomed = False
 
-    def regrain(self, grains: Grains) -> None:
-        """The device's facts changed: tell the station at the next tick."""
+    def regrain(self, grains: Grains) -> list[str]:
+        """Tell the station these grains at once if they differ from the last hello; return the names that differ.
+
+        The comparison uses the bytes of the last hello. A function may have changed the values of ``grains`` in place.
+        """
         self.grains = grains
+        if self._told is None or not (changed := difference(decode_value(self._told), grains)):
+            return []
         self.welcomed = False
         self._hello_at = self._clock.monotonic()
+        if self._connected and self._guard.session:
+            # Before the return of the job that changed them: who has that return can use them in a target.
+            self._say_hello(self._hello_at)
+        return list(changed)
 
     def tick(self, now: float) -> None:
         """What is due by time: hello, beat, returns without a confirmation, word of jobs that take a while."""
@@ -166,6 +188,7 @@ class Device:
     def _say_hello(self, now: float) -> None:
         self.welcomed = False
         self._hello_at = now + self._backoff.next()
+        self._told = encode_value(self.grains)
         self._guard.send(encode(Hello(self._guard.session, __version__, self.grains, *self._journal.oldest())))
 
     async def _ask(self, question: Question) -> None:
@@ -221,7 +244,8 @@ class Device:
 
     def _rename(self, _heard: Renamed) -> None:
         self.grains["id"] = self._guard.name
-        self.regrain(self.grains)
+        self.welcomed = False
+        self._hello_at = self._clock.monotonic()
 
     def _welcome(self, message: Welcome) -> None:
         if message.session != self._guard.session:

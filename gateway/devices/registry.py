@@ -187,11 +187,13 @@ class Registry(Part):
         assert known.place is not None
         return known.place
 
-    def stand(self, link: str, device: str, agent: str, grains: Grains) -> None:
-        """The station itself is here as long as it runs. It has no place: nobody broadcasts to it."""
+    def stand(self, link: str, device: str, agent: str, grains: Grains, *, changes: bool = True) -> None:
+        """The station itself is here while it runs; it has no place. ``changes``: fire the event for changed grains."""
         now, wall = self._clock.monotonic(), self._clock.wall()
         known = self._own.setdefault(device, Device(self._site, device, link, None, agent, {}, False, wall, wall, 0))
-        known.link, known.agent, known.grains, known.state = link, agent, still_known(known.grains, grains), "accepted"
+        before = known.grains
+        known.link, known.agent, known.grains, known.state = link, agent, still_known(before, grains), "accepted"
+        self._news.reports(known, before if changes else {})
         known.present, known.unheard, known.heard, known.last_seen, known.patience = True, False, now, wall, math.inf
         self._mark(known)
         self._on_move(device)

@@ -6,6 +6,7 @@ import math
 import secrets
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
+from copy import deepcopy
 from typing import Any, Final
 
 from device_agent.clock import Clock
@@ -117,4 +118,5 @@ class Stead:
 
     def hello(self) -> Hello:
         """What it would say of itself."""
-        return Hello(self.session, AGENT, {**self.line.grains, "id": self.name}, *self.journal.oldest())
+        # A copy: a function may change the values in place, and the registry is compared with the next one.
+        return Hello(self.session, AGENT, {**deepcopy(self.line.grains), "id": self.name}, *self.journal.oldest())

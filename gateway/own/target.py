@@ -11,6 +11,7 @@ import logging
 import secrets
 from collections.abc import Coroutine, Sequence
 from contextlib import nullcontext
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -96,6 +97,7 @@ class StationTarget(Part):
         self._clock = clock
         self._starts = DoubtedStarts(doubt)
         self._grains: Grains = {**self._extra, "id": self._id}
+        self._complete, self._regraining = False, asyncio.Lock()
         self._host = LocalHost(self._grains, settings.grains_file)
         self._beacons = Beacons(
             settings.beacons,
@@ -145,7 +147,10 @@ class StationTarget(Part):
                 beacons=self._beacons,
             ),
         )
-        self._registry.stand(LINK, self._id, AGENT, dict(self._grains))
+        # Until the machine was looked at, the grains of the previous start count: their absence is no change.
+        before = known.grains if known is not None else {}
+        self._complete = bool(before)
+        self._registry.stand(LINK, self._id, AGENT, {**before, **self._grains}, changes=False)
         self._returns.hello(self._id, Hello(secrets.token_hex(8), AGENT, self._grains, *self._journal.oldest()))
         self.spawn(self._outgoing.run(), "outgoing")
         self._jobs.heard_again(self._clock.monotonic())
@@ -210,11 +215,14 @@ class StationTarget(Part):
 
     async def regrain(self) -> None:
         """Look at the machine anew, and tell of it. Raises ``ConfigInvalid`` for grains that no message can carry."""
-        grains = await own_grains(self._host, self._id, self._extra, self._grains)
-        grains = await self._judge.custom.told(self._host, grains)
-        self._grains.clear()
-        self._grains.update(grains)
-        self._registry.stand(LINK, self._id, AGENT, dict(grains))
+        # One at a time: of two at once the one that began first, with older facts, may end last.
+        async with self._regraining:
+            grains = await own_grains(self._host, self._id, self._extra, self._grains)
+            grains = await self._judge.custom.told(self._host, grains)
+            self._grains.clear()
+            self._grains.update(grains)
+            self._registry.stand(LINK, self._id, AGENT, deepcopy(grains), changes=self._complete)
+            self._complete = True
 
     async def _look(self) -> None:
         while True:

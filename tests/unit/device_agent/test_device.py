@@ -101,10 +101,30 @@ async def test_a_stopped_device_says_so_and_a_lost_one_is_silent(bench: Bench) -
     assert bench.tick(100.0) == []
 
 
-async def test_new_grains_are_told_at_the_next_tick(bench: Bench) -> None:
+async def test_new_grains_are_told_at_once_and_only_when_they_differ(bench: Bench) -> None:
     bench.join()
-    bench.device.regrain({"id": "cam-7", "floor": 3})
-    [hello] = bench.tick()
+    grains = {**bench.device.grains, "roles": ["edge"]}
+    assert bench.device.regrain(grains) == ["roles"]
+    [hello] = bench.taken()
+    assert isinstance(hello, Hello)
+    assert hello.grains["roles"] == ["edge"]
+    assert bench.device.regrain(grains) == []
+    grains["roles"].append("door")
+    assert bench.device.regrain(grains) == ["roles"], "a change in place is a change"
+    [hello] = bench.taken()
+    assert isinstance(hello, Hello)
+    assert hello.grains["roles"] == ["edge", "door"]
+
+
+async def test_new_grains_of_a_device_without_a_connection_are_told_with_the_next_hello(bench: Bench) -> None:
+    bench.join()
+    bench.device.lost()
+    assert bench.device.regrain({"id": "cam-7", "floor": 3}) == ["floor", "kind"]
+    assert bench.taken() == []
+    bench.device.will()
+    bench.device.connected()
+    bench.give(Opened(), MINE)
+    [hello] = bench.taken()
     assert isinstance(hello, Hello)
     assert hello.grains["floor"] == 3
 
