@@ -7,6 +7,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct, field
 
+from gateway.render_names import Names
 from gateway.render_pillar import Rules
 from gateway.render_sls import Problem
 
@@ -40,6 +41,8 @@ class Task(Struct, frozen=True, tag="task"):
     reaction: bool = False
     """The file is one of the reactor's: it knows the context, which is an event, and nothing of the device."""
     site: str = ""
+    names: Names = ""
+    """What the one file is, which says which of its scalars are names (``render_names``)."""
 
     def __repr__(self) -> str:
         """Whose it is, and nothing of what is known of the device."""

@@ -16,6 +16,7 @@ from device_agent.errors import UsageInvalid
 from device_agent.protocol.targeting import OPERATORS
 from gateway import render_yaml
 from gateway.devices.pillar_merge import Strategy, merge
+from gateway.render_names import state_names, top_names
 from gateway.render_reads import Reads
 from gateway.render_sls import Problem, Sources, Unrenderable
 
@@ -101,7 +102,7 @@ class Compiler:
             if sources is None or TOP not in sources.files:
                 continue
             try:
-                top = sources.render(TOP, "", self._reads, self._given, {})
+                top = sources.render(TOP, "", self._reads, self._given, {}, top_names)
             except Unrenderable as error:
                 errors.append(f"Rendering Primary Top file failed, render error:\n{self._noted(error)}")
                 break
@@ -122,7 +123,7 @@ class Compiler:
                 errors.append(f"Rendering Top file {sls} failed, render error:\nthere is no such file")
                 continue
             try:
-                tops.append(sources.render(path, "", self._reads, self._given, {}))
+                tops.append(sources.render(path, "", self._reads, self._given, {}, top_names))
             except Unrenderable as error:
                 errors.append(f"Rendering Top file {sls} failed, render error:\n{self._noted(error)}")
         return tops
@@ -226,7 +227,7 @@ class Compiler:
             return None
         state: Any = None
         try:
-            state = sources.render(path, sls, self._reads, self._given, defaults)
+            state = sources.render(path, sls, self._reads, self._given, defaults, state_names)
         except Unrenderable as error:
             self._noted(error)
             self._errors.append(f"Rendering SLS '{sls}' failed. Please see master log for details.")

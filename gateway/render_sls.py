@@ -12,8 +12,9 @@ from jinja2.exceptions import TemplateError, TemplateSyntaxError
 from msgspec import Struct
 
 from device_agent.protocol.file_questions import SCHEME
-from gateway import render_yaml
+from gateway import render_names, render_yaml
 from gateway.render_calls import Calls, NotCallable
+from gateway.render_names import Keep
 from gateway.render_reads import Reads
 from gateway.render_templates import Codes, Files, rendered, sandbox
 from gateway.render_time import Late
@@ -94,8 +95,16 @@ class Sources:
         """How a file is named to people."""
         return f"{self.env}:{path}"
 
-    def render(self, path: str, sls: str, reads: Reads, pillar: Mapping[str, Any], more: Mapping[str, Any]) -> Any:
-        """What a file says. Raises ``Unrenderable``."""
+    def render(
+        self,
+        path: str,
+        sls: str,
+        reads: Reads,
+        pillar: Mapping[str, Any],
+        more: Mapping[str, Any],
+        keep: Keep | None = None,
+    ) -> Any:
+        """What a file says; ``keep`` says which of its scalars are names. Raises ``Unrenderable``."""
         source = self._source(path)
         context = {
             "grains": reads.grains,
@@ -106,7 +115,7 @@ class Sources:
             **_places(path, sls),
             **more,
         }
-        return self._said(path, source, context)
+        return self._said(path, source, context, keep)
 
     def react(self, path: str, reads: Reads, event: Mapping[str, Any] | None) -> Any:
         """What a reactor file says to an event, of which it knows ``tag`` and ``data``. Raises ``Unrenderable``.
@@ -122,10 +131,8 @@ class Sources:
             event = {"salt": Calls(reads, {}), **names}
         if is_python(self.files[path]):
             return self._ran(path, source, event)
-        if event is not None:
-            return self._said(path, source, event)
-        if "{{" not in source and "{%" not in source:
-            return self._said(path, source, {})
+        if event is not None or ("{{" not in source and "{%" not in source):
+            return self._said(path, source, event or {}, render_names.reaction_names)
         if self._has_jinja(path, source):
             try:
                 sandbox(self.files, self.env, self._codes, {}).get_template(path)
@@ -156,11 +163,11 @@ class Sources:
         except UnicodeDecodeError:
             raise Unrenderable(Problem(self.label(path), 0, "UnicodeDecodeError", "it is no UTF-8 text", "")) from None
 
-    def _said(self, path: str, source: str, context: Mapping[str, Any]) -> Any:
+    def _said(self, path: str, source: str, context: Mapping[str, Any], keep: Keep | None) -> Any:
         if not source.strip():
             return {}
         if not self._has_jinja(path, source):
-            return self._data(path, source, rendered=False)
+            return self._data(path, source, keep, rendered=False)
         environment = sandbox(self.files, self.env, self._codes, context)
         try:
             text = rendered(environment.get_template(path), source)
@@ -168,7 +175,7 @@ class Sources:
             raise self._exhausted(path, error) from None
         except Exception as error:
             raise Unrenderable(self._template_problem(path, error)) from error
-        return self._data(path, text, rendered=True)
+        return self._data(path, text, keep, rendered=True)
 
     def _has_jinja(self, path: str, source: str) -> bool:
         first = source.split("\n", 1)[0].strip()
@@ -180,9 +187,9 @@ class Sources:
             raise Unrenderable(Problem(self.label(path), 1, "renderer", what, first))
         return PIPES[asked]
 
-    def _data(self, path: str, text: str, *, rendered: bool) -> Any:
+    def _data(self, path: str, text: str, keep: Keep | None, *, rendered: bool) -> Any:
         try:
-            return render_yaml.read(text) or {}
+            return render_yaml.read(text, keep) or {}
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             line = mark.line + 1 if mark is not None else 0

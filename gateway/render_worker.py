@@ -21,6 +21,7 @@ import msgspec
 from gateway import render_yaml
 from gateway.render_calls import NotCallable
 from gateway.render_frames import Answer, Asking, Problem, Read, Ready, Task, Told, Tree, encode
+from gateway.render_names import KEEPERS
 from gateway.render_pillar import Compiler
 from gateway.render_reads import Question, Reads
 from gateway.render_shown import plain
@@ -105,7 +106,8 @@ class Worker:
                 if task.reaction:
                     data = sources.react(task.path, reads, task.context or None)
                 else:
-                    data = sources.render(task.path, task.sls, reads, task.given, task.context)
+                    keep = KEEPERS[task.names]
+                    data = sources.render(task.path, task.sls, reads, task.given, task.context, keep)
                 render_yaml.check(data)
                 return _fitting(data, [])
             compiled = Compiler(environments, task.rules, reads, task.given, task.env).compile()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Callable
 from typing import Any, Final
 
 import yaml
@@ -113,9 +114,21 @@ def _wrong(node: Node, said: str, at: Node) -> ConstructorError:
     return ConstructorError("while constructing a mapping", node.start_mark, said, at.start_mark)
 
 
-def read(text: str) -> Any:
-    """The document in a text. Raises ``yaml.YAMLError`` and ``TooLarge``."""
-    found = yaml.load(text, Loader=Loader)  # noqa: S506 - it is a safe loader with Salt's readings
+def read(text: str, keep: Callable[[Node], None] | None = None) -> Any:
+    """Read the document in a text; ``keep`` may change its nodes first, as those of ``render_names`` do.
+
+    Raises:
+        yaml.YAMLError: The text is not YAML.
+        TooLarge: The document is too large when it is written out.
+    """
+    loader = Loader(text)
+    try:
+        root = loader.get_single_node()
+        if root is not None and keep is not None:
+            keep(root)
+        found = None if root is None else loader.construct_document(root)
+    finally:
+        loader.dispose()
     check(found)
     return found
 

@@ -13,6 +13,7 @@ from msgspec import Struct, field
 
 from device_agent.protocol import limits
 from gateway.jobs.nodegroups import TypedKind
+from gateway.jobs.target_text import NotText, target_text
 from gateway.orchestrate.words import Step
 
 EVENT_SECONDS: Final = 300.0
@@ -93,7 +94,10 @@ def _target(step: Step) -> tuple[str, TypedKind]:
     kind = step.args.get("tgt_type", step.args.get("expr_form", "list" if isinstance(tgt, list) else "glob"))
     if kind not in get_args(TypedKind):
         raise BadStep(f"{str(kind)[:40]!r} is no tgt_type; there are {', '.join(get_args(TypedKind))}")
-    return ",".join(map(str, tgt)) if isinstance(tgt, list) else str(tgt), cast("TypedKind", kind)
+    try:
+        return target_text(tgt), cast("TypedKind", kind)
+    except NotText as wrong:
+        raise BadStep(f"{step.said}: {wrong}") from None
 
 
 def _returners(step: Step) -> list[str]:
@@ -123,8 +127,8 @@ def _minions(step: Step, warnings: list[str]) -> list[str]:
             return []
         case str():
             return [name.strip() for name in said.split(",")]
-        case list():
-            return [str(name) for name in said]
+        case list() if all(isinstance(name, str) for name in said):
+            return list(said)
         case _:
             warnings.append("'fail_minions' needs to be a list or a comma separated string. Ignored.")
             return []

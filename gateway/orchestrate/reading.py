@@ -178,7 +178,14 @@ class Reading:
     async def _render(self, path: str, sls: str, env: str) -> Rendered:
         tree = self._tree()
         task = Task(
-            tree.digest, self._device, {"id": self._device}, given=dict(self._pillar), env=env, path=path, sls=sls
+            tree.digest,
+            self._device,
+            {"id": self._device},
+            given=dict(self._pillar),
+            env=env,
+            path=path,
+            sls=sls,
+            names="steps",
         )
         return await self._renderer.render(tree, task)
 

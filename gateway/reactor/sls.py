@@ -13,6 +13,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from gateway.jobs.nodegroups import TypedKind
+from gateway.jobs.target_text import NotText, target_text
 from gateway.reactor.settings import Order
 
 Kind = Literal["local", "runner", "wheel", "caller"]
@@ -261,14 +262,14 @@ def _reaction(name: str, file: RenderedFile, first: str, fun: str, given: Mappin
 
 
 def _target(word: str, given: Mapping[str, Any], tell: Tell) -> tuple[str, TypedKind]:
-    tgt = given.get("tgt")
-    if isinstance(tgt, list):
-        tgt = ",".join(map(str, tgt))
-        kind = given.get("tgt_type", given.get("expr_form", "list"))
-    else:
-        kind = given.get("tgt_type", given.get("expr_form", "glob"))
-    if tgt is None or not str(tgt):
+    said = given.get("tgt")
+    kind = given.get("tgt_type", given.get("expr_form", "list" if isinstance(said, list) else "glob"))
+    if said is None or said in ("", []):
         raise _Wrong(f"{word} has no tgt: which devices it is for")
+    try:
+        tgt = target_text(said)
+    except NotText as wrong:
+        raise _Wrong(f"{word}: {wrong}") from None
     if kind not in get_args(TypedKind):
         kinds = ", ".join(get_args(TypedKind))
         raise _Wrong(f"{str(kind)[:40]!r} is no tgt_type; there are {kinds}")
@@ -277,7 +278,7 @@ def _target(word: str, given: Mapping[str, Any], tell: Tell) -> tuple[str, Typed
         if key not in known:
             why = "Salt's client knows it, and it has no meaning here" if key in UNUSED else "arguments go under args"
             tell(f"{key} of {word} is not used: {why}", "warning")
-    return str(tgt), cast("TypedKind", kind)
+    return tgt, cast("TypedKind", kind)
 
 
 def _returners(word: str, said: Any) -> list[str]:

@@ -12,6 +12,7 @@ from typing import Any, Final
 from device_agent.errors import ConfigInvalid, UsageInvalid
 from device_agent.protocol.messages import SITE_ID_PATTERN
 from device_agent.settings_file import Section
+from gateway.render_names import roster_names
 from gateway.salt.import_accepted import accept
 from gateway.salt.import_devices import Devices, take_minion, take_proxy, take_roster
 from gateway.salt.import_findings import VERDICTS, Finding, Wish
@@ -140,7 +141,7 @@ def _roster(box: Box, devices: Devices) -> None:
     if not path.is_file():
         return
     try:
-        entries, tree = read_mapping(path)
+        entries, tree = read_mapping(path, roster_names)
     except ConfigInvalid as error:
         words = (
             f"{error.what}; a roster with Jinja: render it with salt-ssh -H" if "%" in str(error.found) else error.what

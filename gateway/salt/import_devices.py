@@ -103,10 +103,16 @@ def take_proxy(devices: Devices, name: str, proxy: Any, where: str) -> None:
     kind = str(proxy.get("proxytype", ""))
     driver = str(proxy.get("device_type", ""))
     if kind == DELTA:
-        ids = [str(each) for each in proxy.get("ids") or [] if isinstance(each, (str, int))]
+        said = proxy.get("ids")
+        listed = said if isinstance(said, list) else []
+        ids = [each for each in listed if isinstance(each, str)]
         devices.listed.update({each: where for each in ids if each not in devices.listed})
         words = f"the gateway takes its place; its {len(ids)} devices are listed by their own names"
         _tell(devices, "translated", label, where, words)
+        for each in listed:
+            if not isinstance(each, str):
+                words = f"{str(each)[:80]} in ids is no text, and may be another name than the one written: quote it"
+                _tell(devices, "not carried", f"{label} ids", where, words)
     elif kind == "dummy":
         _tell(devices, "no meaning", label, where, "a dummy has no device; outstation demo has as many as you like")
     elif kind in SSH_TYPES or (kind == "netmiko" and driver.startswith("linux")):

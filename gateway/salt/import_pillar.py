@@ -75,7 +75,7 @@ async def _named(renderer: Renderer, pillar: Pillar, devices: Devices) -> list[s
         if TOP not in files:
             continue
         # A name that no device has: what a top file makes of the one who asks is not asked here.
-        task = Task(pillar.tree.digest, "", {"id": ""}, env=env, path=TOP)
+        task = Task(pillar.tree.digest, "", {"id": ""}, env=env, path=TOP, names="top")
         rendered = await renderer.render(pillar.tree, task)
         if rendered.refused:
             _wrong(pillar, devices, rendered.problems, f"{rendered.refused}; the names in it are not known")

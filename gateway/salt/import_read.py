@@ -16,6 +16,7 @@ import yaml
 from device_agent.errors import ConfigInvalid
 from device_agent.settings_file import FILE_BYTES, Section, read_text
 from gateway import render_yaml
+from gateway.render_names import Keep, setting_names
 from gateway.salt.import_findings import Finding, Said
 
 ROLES: Final = ("master", "proxy", "minion")
@@ -66,8 +67,8 @@ def read_box(folder: Path) -> Box:
     return box
 
 
-def read_mapping(path: Path) -> tuple[dict[str, Any], Section]:
-    """A file of YAML that is a mapping: its values as Salt reads them, and its lines.
+def read_mapping(path: Path, keep: Keep) -> tuple[dict[str, Any], Section]:
+    """A file of YAML that is a mapping: its values as Salt reads them, with names as ``keep`` has them, and its lines.
 
     Raises ``ConfigInvalid`` with file, line and column, and with no more than twelve characters of the file.
     """
@@ -84,7 +85,7 @@ def read_mapping(path: Path) -> tuple[dict[str, Any], Section]:
         raise ConfigInvalid("the file is too large", where=str(path), allowed=f"{FILE_BYTES:,} bytes")
     tree = read_text(text, path)
     try:
-        values = render_yaml.read(text)
+        values = render_yaml.read(text, keep)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         raise ConfigInvalid("not YAML", where=f"{path}:{mark.line + 1}" if mark else str(path)) from None
@@ -95,7 +96,7 @@ def read_mapping(path: Path) -> tuple[dict[str, Any], Section]:
 
 def _keys(box: Box, role: str, path: Path) -> Iterator[Said]:
     try:
-        values, tree = read_mapping(path)
+        values, tree = read_mapping(path, setting_names)
     except ConfigInvalid as error:
         words = f"{error.what}; nothing of this file was taken"
         box.findings.append(Finding("wrong", path.name, error.where or str(path), words))

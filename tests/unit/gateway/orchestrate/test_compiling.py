@@ -6,6 +6,7 @@ import pytest
 
 from gateway.orchestrate.compiling import compiled
 from gateway.orchestrate.words import SlsFile, Step
+from gateway.render_names import step_names
 from gateway.render_yaml import read
 
 PING = "[{tgt: x}, {name: test.ping}"
@@ -13,7 +14,13 @@ PING = "[{tgt: x}, {name: test.ping}"
 
 def of(*texts: str, lines: dict[str, int] | None = None) -> tuple[list[Step], list[str]]:
     files = [
-        SlsFile(env="base", sls=f"orch.f{number}", path=f"orch/f{number}.sls", data=read(text), lines=lines or {})
+        SlsFile(
+            env="base",
+            sls=f"orch.f{number}",
+            path=f"orch/f{number}.sls",
+            data=read(text, step_names),
+            lines=lines or {},
+        )
         for number, text in enumerate(texts)
     ]
     found = compiled(files)

@@ -8,11 +8,12 @@ import pytest
 
 from gateway.reactor.settings import Order
 from gateway.reactor.sls import Reaction, RenderedFile, Trouble, all_or_none, compiled
+from gateway.render_names import reaction_names
 from gateway.render_yaml import read
 
 
 def of(*texts: str, order: Order = "type") -> tuple[list[Reaction], list[Trouble]]:
-    files = [RenderedFile(f"/{number}.sls", "r", read(text)) for number, text in enumerate(texts)]
+    files = [RenderedFile(f"/{number}.sls", "r", read(text, reaction_names)) for number, text in enumerate(texts)]
     found = compiled(files, order)
     return found.reactions, found.troubles
 
