@@ -13,6 +13,7 @@ from msgspec import Meta, Struct, structs
 
 from device_agent.ended import Ended, FunctionFailed
 from device_agent.host import SHELL, Completed, Host
+from device_agent.own import Own
 from device_agent.protocol import limits
 from device_agent.shell_paths import expanded, is_user_name
 
@@ -26,12 +27,12 @@ n=$1 user=$2 group=$3 umask=$4 merge=$5 clean=$6 home=$7 shell=$8 away=$9; shift
 [ -z "$n" ] || printf '%s\n' "$$"
 [ -z "$umask" ] || umask "$umask" || exit 125
 [ -z "$merge" ] || exec 2>&1
-[ -z "$away" ] || cd "${HOME:-/}" 2>/dev/null || cd /
+[ -z "$away" ] || cd "${home:-${HOME:-/}}" 2>/dev/null || cd /
 [ -z "$clean" ] || set -- env -i "$@"
-[ -z "$user" ] && exec "$@"
-HOME=$home USER=$user LOGNAME=$user; export HOME USER LOGNAME
+[ -z "$user$group" ] && exec "$@"
+if [ -n "$user" ]; then HOME=$home USER=$user LOGNAME=$user; export HOME USER LOGNAME; fi
 if setpriv --help 2>/dev/null | grep -q -e --reuid; then
-  exec setpriv --reuid="$(id -u "$user")" --regid="${group:-$(id -g "$user")}" --init-groups "$@"
+  exec setpriv --reuid="$(id -u $user)" --regid="${group:-$(id -g $user)}" --init-groups "$@"
 fi
 [ -z "$group" ] || { echo "group=$group takes setpriv of util-linux, which this device does not have" >&2; exit 125; }
 words=; for word; do words="$words '$(printf %s "$word" | sed "s/'/'\\\\''/g")'"; done
@@ -44,10 +45,26 @@ REST = "keep it in a file there, which file.seek_read reads"
 """Where what is cut of an output is: nowhere, but the next time it can be kept."""
 
 LOOK_UP = 'id -u "$1" >/dev/null && eval "printf %s ~$1"'
+HOME_FOLDER = 'h=${HOME:-/}; [ -d "$h" ] && [ -x "$h" ] || h=/; printf %s "$h"'
 
+LOCALE = (
+    *(f"LC_{part}" for part in ("CTYPE", "NUMERIC", "TIME", "COLLATE", "MONETARY", "MESSAGES", "PAPER", "NAME")),
+    *(f"LC_{part}" for part in ("ADDRESS", "TELEPHONE", "MEASUREMENT", "IDENTIFICATION")),
+    "LANGUAGE",
+)
+"""What Salt sets to ``C`` for ``reset_system_locale`` (salt/modules/cmdmod.py)."""
 
 Text = Annotated[str, Meta(min_length=1)]
-Environment = dict[str, str | int | float]
+Scalar = str | int | float | bool
+Command = Text | Annotated[list[Scalar], Meta(min_length=1)]
+"""A text for a shell, or the words of the command."""
+
+Environment = dict[str, Scalar | None] | list[str | dict[str, Scalar | None]]
+"""A mapping, or a list of mappings of one variable each, as states and reactor files write it; a bare name is empty."""
+
+Listed = list[str] | str
+"""A list, or a text with commas between."""
+
 TimeoutSeconds = Annotated[float, Meta(gt=0, le=limits.RUN_LIMIT_MAX_SECONDS)]
 POSITIONAL = ("cmd", "cwd", "stdin", "runas", "group", "shell", "python_shell")
 """What stands first in Salt as well; the rest is given by name."""
@@ -56,7 +73,7 @@ POSITIONAL = ("cmd", "cwd", "stdin", "runas", "group", "shell", "python_shell")
 class Call(Struct, frozen=True, kw_only=True):
     """What is asked of ``cmd.run`` and its kin, in Salt's words and with Salt's defaults."""
 
-    cmd: Text
+    cmd: Command
     cwd: str | None = None
     stdin: str | None = None
     runas: str | None = None
@@ -72,37 +89,103 @@ class Call(Struct, frozen=True, kw_only=True):
     timeout: TimeoutSeconds | None = None
     ignore_retcode: bool = False
     redirect_stderr: bool = False
-    success_retcodes: list[int] | int | None = None
-    success_stdout: list[str] | str | None = None
-    success_stderr: list[str] | str | None = None
+    success_retcodes: list[int] | int | str | None = None
+    success_stdout: Listed | None = None
+    success_stderr: Listed | None = None
+    output_encoding: str | None = None
+    reset_system_locale: bool = False
+    stdin_raw_newlines: bool = False
+
+    def environment(self) -> dict[str, str]:
+        """What is added to the environment: the values as Salt writes them, ``True`` for a yes."""
+        items = self.env or {}
+        pairs: list[tuple[str, Scalar | None]] = []
+        for each in [items] if isinstance(items, dict) else items:
+            pairs += each.items() if isinstance(each, dict) else [(each, None)]
+        found = {name: "" if value is None else str(value) for name, value in pairs}
+        return (dict.fromkeys(LOCALE, "C") if self.reset_system_locale else {}) | found
+
+    def words(self) -> list[str]:
+        """The program and its arguments: a shell with the command, or the command itself. Raises ``ValueError``."""
+        if isinstance(self.cmd, list):
+            # As ``subprocess`` does it: what stands behind the first word is $0, $1, … of the shell.
+            words = [str(each) for each in self.cmd]
+            return [self.shell, "-c", *words] if self.python_shell else words
+        if self.python_shell:
+            return [self.shell, "-c", self.cmd]
+        if not (words := shlex.split(self.cmd)):
+            raise ValueError("the command is empty")
+        return words
+
+    def input(self) -> bytes | None:
+        r"""What it reads: a ``\n`` that was typed is a new line unless ``stdin_raw_newlines`` is given, as in Salt."""
+        if self.stdin is None:
+            return None
+        text = self.stdin if self.stdin_raw_newlines else self.stdin.replace("\\n", "\n")
+        return text.encode(errors="surrogateescape")
+
+
+NO_EFFECT: dict[str, tuple[Any, Any]] = {
+    "saltenv": (str | None, None),
+    "password": (str | None, None),
+    "output_loglevel": (str | None, "debug"),
+    "encoded_cmd": (bool, False),
+    "raise_err": (bool, False),
+    "windows_codepage": (int, 65001),
+}
+"""Arguments of Salt that change nothing on a Linux device: their types and their defaults in Salt.
+
+``saltenv`` is for templates, which are not taken. The log of a device shows no output of a command, at any level. A
+command that fails always fails its job, as with ``raise_err``.
+"""
 
 
 def takes_a_call(
-    *without: str, **defaults: Any
-) -> Callable[[Callable[[Host, Call], Coroutine[Any, Any, Any]]], Function]:
-    """Give a function of a ``Call`` the parameters that a call is made of, without some and with other defaults."""
-    fields = [each for each in structs.fields(Call) if each.name not in without]
+    *without: str, first: Sequence[Parameter] = (), named: bool = False, own: bool = False, **defaults: Any
+) -> Callable[[Callable[..., Coroutine[Any, Any, Any]]], Function]:
+    """Give a function of a ``Call`` the parameters that a call is made of, without some and with other defaults.
+
+    Args:
+        without: the names of parameters that it does not have.
+        first: parameters of its own that stand before the others. The function gets them by name, and its call has
+            ``cmd="-"`` when ``cmd`` is among ``without``.
+        named: whether the parameters of the call are given by name alone.
+        own: whether it gets the device's ``Own`` as ``own``.
+        defaults: defaults that are not those of ``Call``.
+    """
+    before = {each.name for each in first}
+    fields = [each for each in structs.fields(Call) if each.name not in {*without, *before}]
     hints = get_type_hints(Call, include_extras=True)
     parameters = [
         Parameter(
             each.name,
-            Parameter.POSITIONAL_OR_KEYWORD if each.name in POSITIONAL else Parameter.KEYWORD_ONLY,
+            Parameter.POSITIONAL_OR_KEYWORD if each.name in POSITIONAL and not named else Parameter.KEYWORD_ONLY,
             default=defaults.get(each.name, Parameter.empty if each.required else each.default),
             annotation=hints[each.name],
         )
         for each in fields
     ]
+    idle = [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+        for name, (kind, default) in NO_EFFECT.items()
+        if name not in {*without, *before}
+    ]
     host = Parameter("host", Parameter.POSITIONAL_OR_KEYWORD, annotation=Host)
+    beside = [Parameter("own", Parameter.KEYWORD_ONLY, annotation=Own)] if own else []
 
-    def given(function: Callable[[Host, Call], Coroutine[Any, Any, Any]]) -> Function:
-        taken = Signature([host, *parameters])
+    def given(function: Callable[..., Coroutine[Any, Any, Any]]) -> Function:
+        placed = [each for each in first if each.kind is not each.KEYWORD_ONLY]
+        rest = [each for each in first if each.kind is each.KEYWORD_ONLY]
+        taken = Signature([host, *placed, *parameters, *rest, *idle, *beside])
 
         @wraps(function)
         async def calls(*arg: Any, **kwarg: Any) -> Any:
             bound = taken.bind(*arg, **kwarg)
             bound.apply_defaults()
             where: Host = bound.arguments.pop("host")
-            return await function(where, Call(**bound.arguments))
+            extra = {name: bound.arguments.pop(name) for name in (*before, *(each.name for each in beside))}
+            chosen = {each.name: bound.arguments[each.name] for each in fields}
+            return await function(where, Call(**{"cmd": "-", **chosen}), **extra)
 
         calls.__signature__ = taken  # type: ignore[attr-defined]  # inspect's documented way to say what is taken
         calls.__annotations__ = {name: each.annotation for name, each in taken.parameters.items()}
@@ -143,13 +226,14 @@ class Result(Struct):
 async def run(host: Host, call: Call, *, with_pid: bool = False) -> Result:
     """Run it to its end. Raises ``FunctionFailed`` when it does not start."""
     try:
-        argv = _words(call)
+        argv = call.words()
+        _check(call)
         home = await _home(host, call.runas) if call.runas else ""
-        cwd = await _folder(host, call, home)
+        cwd = await _folder(host, call)
         wrapped = _wrapped(call, argv, home, with_pid=with_pid)
         completed = await host.run(
             wrapped,
-            stdin=None if call.stdin is None else call.stdin.encode(errors="surrogateescape"),
+            stdin=call.input(),
             cwd=cwd,
             env=await _environment(host, call),
             timeout=call.timeout,
@@ -177,40 +261,43 @@ def bounded(text: str, lost: int = 0, room: int = limits.VALUE_TEXT_BYTES, *, re
     return f"{data[:room].decode(errors='ignore')}\n[{lost} more bytes were cut; {rest}]" if lost else text
 
 
-def _words(call: Call) -> list[str]:
-    if call.python_shell:
-        return [call.shell, "-c", call.cmd]
-    words = shlex.split(call.cmd)
-    if not words:
-        raise ValueError("the command is empty")
-    return words
+def _check(call: Call) -> None:
+    """Raise ``ValueError`` for an argument that only the end of the command would show to be none."""
+    try:
+        b"x".decode(call.output_encoding or "utf-8", errors="replace")
+    except LookupError as error:
+        raise ValueError(f"output_encoding: {error}; allowed: an encoding that Python knows, such as latin-1") from None
+    try:
+        _codes(call)
+    except ValueError:
+        raise ValueError(f"success_retcodes is {call.success_retcodes!r}; allowed: numbers, such as 1,2") from None
 
 
 def _wrapped(call: Call, argv: Sequence[str], home: str, *, with_pid: bool) -> list[str]:
     """The command as it is, or behind a small script when it is to have what ``Host.run`` does not know."""
     merged = call.redirect_stderr and call.python_shell
-    away = call.python_shell and not call.cwd and not home
+    # A home that is not there, or may not be entered, is not gone to.
+    away = not call.cwd and (call.python_shell or bool(call.runas))
     if not (with_pid or call.runas or call.group or call.umask is not None or merged or call.clean_env or away):
         return list(argv)
-    if call.group and not call.runas:
-        raise ValueError("group is only known together with runas")
+    if call.group and not is_user_name(call.group):
+        raise ValueError(f"{call.group[:130]!r} is no name of a group")
     umask = "" if call.umask is None else str(call.umask)
     if umask and not (umask.isdecimal() and len(umask) <= 4):
         raise ValueError(f"{umask} is no umask; it is written in octal digits, such as 077")
     flags = ["1" if with_pid else "", call.runas or "", call.group or "", umask]
     flags += ["1" if merged else "", "1" if call.clean_env else "", home, call.shell, "1" if away else ""]
-    given = [f"{name}={value}" for name, value in (call.env or {}).items()] if call.clean_env else []
+    given = [f"{name}={value}" for name, value in call.environment().items()] if call.clean_env else []
     return [SHELL, "-c", WRAP, SHELL, *flags, *given, *argv]
 
 
-async def _folder(host: Host, call: Call, home: str) -> str | None:
-    """Where it runs: in the folder that is asked for, or at home. None where the shell goes there by itself."""
+async def _folder(host: Host, call: Call) -> str | None:
+    """Where it runs: in the folder that is asked for, or at home. None where the wrapper goes there by itself."""
     if call.cwd:
         return await expanded(host, call.cwd)
-    if home or call.python_shell:
-        return home or None
-    found = await expanded(host, "~")
-    return found if found.startswith("/") else "/"
+    if call.runas or call.python_shell:
+        return None
+    return (await host.run([SHELL, "-c", HOME_FOLDER])).stdout.decode(errors="surrogateescape") or "/"
 
 
 async def _home(host: Host, user: str) -> str:
@@ -219,11 +306,11 @@ async def _home(host: Host, user: str) -> str:
     asked = await host.run([SHELL, "-c", LOOK_UP, SHELL, user])
     if asked.returncode != 0:
         raise FunctionFailed(f"there is no user {user} here", COULD_NOT_START)
-    return asked.stdout.decode(errors="surrogateescape")
+    return asked.stdout.decode(errors="surrogateescape") or "/"
 
 
 async def _environment(host: Host, call: Call) -> dict[str, str] | None:
-    given = {name: str(value) for name, value in (call.env or {}).items()}
+    given = call.environment()
     if call.prepend_path:
         path = given.get("PATH")
         if path is None:
@@ -237,7 +324,8 @@ def _result(call: Call, completed: Completed, *, with_pid: bool) -> Result:
     if with_pid:
         first, _, stdout = stdout.partition(b"\n")
         pid = int(first) if first.isdigit() else 0
-    out, err = stdout.decode(errors="replace"), completed.stderr.decode(errors="replace")
+    encoding = call.output_encoding or "utf-8"
+    out, err = stdout.decode(encoding, errors="replace"), completed.stderr.decode(encoding, errors="replace")
     if call.rstrip:
         out, err = out.rstrip(), err.rstrip()
     code = completed.returncode
@@ -249,7 +337,24 @@ def _result(call: Call, completed: Completed, *, with_pid: bool) -> Result:
 
 
 def _succeeded(call: Call, code: int, stdout: str, stderr: str) -> bool:
-    codes = [call.success_retcodes] if isinstance(call.success_retcodes, int) else call.success_retcodes or []
-    outs = [call.success_stdout] if isinstance(call.success_stdout, str) else call.success_stdout or []
-    errors = [call.success_stderr] if isinstance(call.success_stderr, str) else call.success_stderr or []
-    return code in codes or stdout in outs or stderr in errors
+    """Whether a return code, or a text in an output, is among those that count as a success."""
+    return (
+        code in _codes(call)
+        or any(text in stdout for text in _texts(call.success_stdout))
+        or any(text in stderr for text in _texts(call.success_stderr))
+    )
+
+
+def _codes(call: Call) -> list[int]:
+    found = call.success_retcodes
+    if found is None:
+        return []
+    if isinstance(found, str):
+        return [int(each) for each in found.split(",")]
+    return [found] if isinstance(found, int) else found
+
+
+def _texts(given: Listed | None) -> list[str]:
+    if given is None:
+        return []
+    return [each.strip() for each in given.split(",")] if isinstance(given, str) else given

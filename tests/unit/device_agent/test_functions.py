@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 import itertools
+import os
 import random
 import time
 from pathlib import Path
@@ -154,9 +155,10 @@ async def test_a_command_that_cannot_start_says_why(tmp_path: Path) -> None:
         ([], {}),
         ([True], {}),
         ([""], {}),
-        ([["ls"]], {}),
+        ([[]], {}),
         (["true"], {"timeout": 0}),
-        (["true"], {"env": ["A"]}),
+        (["true"], {"env": [["A"]]}),
+        (["true"], {"env": "A=x"}),
         (["true"], {"no": 1}),
     ],
 )
@@ -164,6 +166,11 @@ async def test_run_refuses_arguments_of_another_kind(arg: list[Any], kwarg: dict
     ended = await call("cmd.run", *arg, **kwarg)
     assert ended.outcome == "refused"
     assert ended.why.startswith("bad_arguments: cmd.run takes (cmd, cwd=None")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can take another group")
+async def test_a_command_runs_in_a_group_without_another_user() -> None:
+    assert await call("cmd.run", "id -gn; id -un", group="nogroup") == Ended("nogroup\nroot")
 
 
 async def test_output_that_is_not_utf_8_is_still_text() -> None:
