@@ -29,7 +29,7 @@ TARGETS: Final = frozenset({"tgt", "match", "fail_minions", "allow_tgt", "target
 IDS: Final = "id_list"
 """A key of ``salt.wait_for_event``: names of devices, or other values of an event, which may be numbers."""
 
-ROSTER_NUMBERS: Final = frozenset({"port", "timeout"})
+ROSTER_VALUES: Final = frozenset({"port", "sudo", "timeout"})
 
 
 def reaction_names(root: Node) -> None:
@@ -67,7 +67,7 @@ def roster_names(root: Node) -> None:
         _keep(name, key=True)
         _keep(entry)
         for field, value in _pairs(entry):
-            if field.value not in ROSTER_NUMBERS:
+            if field.value not in ROSTER_VALUES:
                 _keep(value)
 
 

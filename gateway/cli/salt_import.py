@@ -36,7 +36,7 @@ TEXT = HelpText(
             "translated": "it is there in another form, as the line below says",
             "no meaning": "nothing here needs it, for the reason below",
             "not carried": "do what the line below says, if you need it",
-            "wrong": "a file that cannot be read or rendered: nothing in it was taken",
+            "wrong": "a file that cannot be read or rendered, or one entry of it: nothing in it was taken",
         }
     },
     examples=[
@@ -45,7 +45,7 @@ TEXT = HelpText(
     ],
     exits={
         EXIT_OK: "written, or with --dry-run looked at",
-        EXIT_NOT_ALL_OK: "a file was wrong, and with --skip-bad left out; or a file could not be written",
+        EXIT_NOT_ALL_OK: "an entry was wrong and left out, or with --skip-bad a file; or a file could not be written",
         EXIT_USAGE: "the command line is wrong, nothing of Salt is there, or a file that would be written is",
         EXIT_CONFIG: "a file is wrong, and nothing was written",
     },
@@ -101,11 +101,11 @@ def import_salt(
         raise ConfigInvalid(
             "a file is wrong, so nothing was written",
             error_id="import.wrong",
-            where=next(finding.where for finding in looked.findings if finding.verdict == "wrong"),
+            where=looked.wrong_place,
             allowed="files that can be read and rendered",
             hint="mend it, or leave out all such files with --skip-bad",
         )
-    return EXIT_NOT_ALL_OK if looked.wrong else EXIT_OK
+    return EXIT_NOT_ALL_OK if looked.incomplete else EXIT_OK
 
 
 def _there(config: Path) -> Section | None:

@@ -9,20 +9,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from device_agent.errors import ConfigInvalid, UsageInvalid
+from device_agent.errors import UsageInvalid
 from device_agent.protocol.messages import SITE_ID_PATTERN
 from device_agent.settings_file import Section
-from gateway.render_names import roster_names
 from gateway.salt.import_accepted import accept
-from gateway.salt.import_devices import Devices, take_minion, take_proxy, take_roster
+from gateway.salt.import_default_roots import take_default_roots
+from gateway.salt.import_devices import Devices, take_proxy
 from gateway.salt.import_findings import VERDICTS, Finding, Wish
+from gateway.salt.import_minions import UNREADABLE, accepted, take_minions
 from gateway.salt.import_pillar import take_pillar
-from gateway.salt.import_read import Box, read_box, read_mapping
+from gateway.salt.import_proxy_folders import take_proxy_folders
+from gateway.salt.import_read import Box, read_box, typed
+from gateway.salt.import_roster import take_rosters
 from gateway.salt.import_settings import translated
 
 ETC: Final = Path("/etc/salt")
-DEFAULT_PILLAR: Final = Path("/srv/pillar")
-ACCEPTED: Final = 100_000
+SRV: Final = Path("/srv")
 _site = re.compile(SITE_ID_PATTERN)
 
 
@@ -38,6 +40,9 @@ class Asked:
     there: Section | None = None
     """The settings that the gateway has already; what they say stays."""
 
+    srv: Path | None = None
+    """Where Salt's default folders are; without it /srv for /etc/salt, and none for another folder."""
+
 
 @dataclass
 class Looked:
@@ -51,6 +56,16 @@ class Looked:
     @property
     def wrong(self) -> bool:
         """Whether there is a file that could not be read."""
+        return any(finding.verdict == "wrong" and not finding.entry_alone for finding in self.findings)
+
+    @property
+    def wrong_place(self) -> str:
+        """Where the first file is that could not be read."""
+        return next(each.where for each in self.findings if each.verdict == "wrong" and not each.entry_alone)
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether a file or an entry is wrong, so that something is left out."""
         return any(finding.verdict == "wrong" for finding in self.findings)
 
 
@@ -66,6 +81,9 @@ def look(asked: Asked) -> Looked:
             hint="outstation gateway import-salt --salt FOLDER",
         )
     wish = translated(box)
+    srv = asked.srv or (SRV if asked.folder == ETC else None)
+    if srv is not None:
+        take_default_roots(box, wish, srv)
     site, salt_id = _site_of(asked, box, wish)
     if "upstream/masters" in wish.origins and salt_id not in ("", site):
         wish.put("upstream/id", salt_id, wish.origins["upstream/masters"])
@@ -73,7 +91,7 @@ def look(asked: Asked) -> Looked:
     _devices(asked, box, wish, devices, {site, salt_id})
     _leave_what_is_there(asked, wish)
     accept(wish, site)
-    findings = sorted([*wish.findings, *devices.findings], key=lambda each: VERDICTS.index(each.verdict))
+    findings = sorted([*box.findings, *wish.findings, *devices.findings], key=lambda each: VERDICTS.index(each.verdict))
     return Looked(site, wish.settings, devices, findings)
 
 
@@ -101,55 +119,29 @@ def _site_of(asked: Asked, box: Box, wish: Wish) -> tuple[str, str]:
 
 
 def _devices(asked: Asked, box: Box, wish: Wish, devices: Devices, own: set[str]) -> None:
+    folders = take_proxy_folders(box, devices)
     for role in ("proxy", "minion"):
         said = box.said.get(role, {}).get("proxy")
         if said is not None:
             name = box.value(role, "id") or box.value("minion", "id") or "proxy"
-            take_proxy(devices, str(name), said.value, said.where)
-    accepted = _accepted(box)
-    folder = box.folder / "proxy.d"
-    own_folders = sorted(path.name for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
+            take_proxy(devices, str(name), typed(said.value, said.tree), said.where)
     roots = {"base": [str(path) for path in asked.pillar]} if asked.pillar else wish.settings.get("pillar_roots", {})
-    if not roots and asked.folder == ETC and DEFAULT_PILLAR.is_dir():
-        roots = {"base": [str(DEFAULT_PILLAR)]}
+    named = {**dict.fromkeys(asked.names, "--names"), **folders}
     if roots:
-        asyncio.run(take_pillar(roots, [*asked.names, *accepted, *own_folders], devices))
+        named |= asyncio.run(take_pillar(roots, [*asked.names, *accepted(box), *folders], devices))
     for name, where in devices.listed.items():
         if name not in devices.known:
             words = "a deltaproxy has it, and there is no proxy in its own pillar here: give that with --pillar FOLDER"
             devices.findings.append(Finding("not carried", f"proxy {name[:128]}", where, words))
-    _roster(box, devices)
-    for name, where in accepted.items():
-        if name in own:
-            devices.findings.append(Finding("no meaning", f"minion {name}", where, "it is this box itself"))
-        elif name not in devices.known and name not in devices.listed:
-            take_minion(devices, name, where)
-
-
-def _accepted(box: Box) -> dict[str, str]:
-    """The minions whose keys the master of this box has accepted."""
-    folder = Path(str(box.value("master", "pki_dir", box.folder / "pki" / "master"))) / "minions"
-    try:
-        names = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
-    except OSError:
-        return {}
-    return {name: str(folder / name) for name in names[:ACCEPTED]}
-
-
-def _roster(box: Box, devices: Devices) -> None:
-    path = Path(str(box.value("master", "roster_file", box.folder / "roster")))
-    if not path.is_file():
-        return
-    try:
-        entries, tree = read_mapping(path, roster_names)
-    except ConfigInvalid as error:
-        words = (
-            f"{error.what}; a roster with Jinja: render it with salt-ssh -H" if "%" in str(error.found) else error.what
-        )
-        devices.findings.append(Finding("wrong", path.name, error.where or str(path), words))
-        return
-    for name, entry in entries.items():
-        take_roster(devices, name, entry, str(tree.places.get(name, path)))
+    take_rosters(box, devices)
+    take_minions(box, devices, own)
+    done = {*own, *devices.known, *devices.listed, *accepted(box)}
+    for name, where in named.items():
+        if name not in done:
+            words = (
+                UNREADABLE if name in devices.unreadable else "its pillar has no proxy, and no key of it is accepted"
+            )
+            devices.findings.append(Finding("not carried", f"proxy {name[:128]}", where, words))
 
 
 def _leave_what_is_there(asked: Asked, wish: Wish) -> None:

@@ -7,12 +7,14 @@ proxy type reaches such a shell does a device come over by itself.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from device_agent.protocol.messages import DEVICE_ID_PATTERN
+from gateway.salt.import_files import INVENTORY
 from gateway.salt.import_findings import Finding, Verdict
+from gateway.salt.import_ssh_row import SSH_PORT, names_login, ssh_row
 
 SSH_TYPES: Final = frozenset({"ssh", "ssh_sample", "ssh_proxy", "linux", "openssh"})
 NETWORK_TYPES: Final = frozenset(
@@ -48,20 +50,7 @@ HTTP_TYPES: Final = frozenset(
         "philips_hue",
     ]
 )
-SSH_PORT: Final = 22
 DELTA: Final = "deltaproxy"
-ALIASES: Final[dict[str, tuple[str, ...]]] = {
-    "address": ("host", "hostname", "ip", "address"),
-    "port": ("port",),
-    "user": ("username", "user"),
-    "password": ("password", "passwd", "pass"),
-    "key_file": ("key_file", "priv", "private_key", "identity_file", "ssh_priv"),
-    "passphrase": ("passphrase", "priv_passwd", "key_passphrase"),
-}
-KNOWN: Final = frozenset(name for names in ALIASES.values() for name in names) | {"proxytype", "multiprocessing"}
-IGNORED: Final = frozenset(
-    {"device_type", "driver", "optional_args", "use_keys", "timeout", "conn_timeout", "thin_dir", "tty"}
-)
 _name = re.compile(DEVICE_ID_PATTERN)
 _HTTP_WORDS = (
     "it is asked over HTTP: write a function for it (docs/modules.md), or let it join with an agent: "
@@ -89,12 +78,15 @@ class Devices:
     listed: dict[str, str] = field(default_factory=dict)
     """Names that a deltaproxy has, and where it says so."""
 
+    unreadable: set[str] = field(default_factory=set)
+    """Names whose pillar does not render, so that nothing is known of them."""
+
 
 def take_proxy(devices: Devices, name: str, proxy: Any, where: str) -> None:
     """A proxy minion, by what its pillar says under ``proxy``."""
     label = f"proxy {name[:128]}"
     if name in devices.known:
-        _tell(devices, "no meaning", label, where, f"{devices.known[name]} has this device")
+        _also(devices, label, f"{where} says it too, and what is said here counts")
         return
     devices.known[name] = where
     if not isinstance(proxy, Mapping):
@@ -122,26 +114,28 @@ def take_proxy(devices: Devices, name: str, proxy: Any, where: str) -> None:
         _tell(devices, "not carried", label, where, words)
     elif kind in HTTP_TYPES or "url" in proxy:
         _tell(devices, "not carried", label, where, f"{_HTTP_WORDS} {name[:64]}")
-    elif _first(proxy, "address") and (_first(proxy, "password") or _first(proxy, "key_file")):
+    elif names_login(proxy):
         words = f"its proxytype {kind[:40]!r} is not known here; if it logs in over SSH, it is in the inventory rightly"
-        _over_ssh(devices, name, proxy, label, where, words)
+        _over_ssh(devices, name, proxy, label, where, [words])
     else:
         words = f"its proxytype {kind[:40]!r} is not known here, and it names no host with a login"
         _tell(devices, "not carried", label, where, words)
 
 
-def take_roster(devices: Devices, name: str, entry: Any, where: str) -> None:
-    """A line of a roster of salt-ssh."""
+def take_roster(devices: Devices, name: str, entry: Mapping[str, Any], where: str, notes: Sequence[str] = ()) -> None:
+    """A line of a roster of salt-ssh, with all that Salt's settings fill into it."""
     label = f"roster {name[:128]}"
     if name in devices.known:
         _tell(devices, "no meaning", label, where, f"{devices.known[name]} has this device")
         return
     devices.known[name] = where
-    proxy = {"host": entry} if isinstance(entry, str) else entry
-    if not isinstance(proxy, Mapping):
-        _tell(devices, "not carried", label, where, "it is no mapping")
-    else:
-        _over_ssh(devices, name, proxy, label, where)
+    _over_ssh(devices, name, entry, label, where, notes)
+
+
+def take_wrong(devices: Devices, name: str, where: str, words: str) -> None:
+    """A line of a roster that is wrong by itself; the others count."""
+    devices.known.setdefault(name, where)
+    devices.findings.append(Finding("wrong", f"roster {name[:128]}", where, words, entry_alone=True))
 
 
 def take_minion(devices: Devices, name: str, where: str) -> None:
@@ -159,45 +153,33 @@ def take_minion(devices: Devices, name: str, where: str) -> None:
     _tell(devices, "translated", label, where, words, "agents.txt")
 
 
-def _over_ssh(devices: Devices, name: str, proxy: Mapping[str, Any], label: str, where: str, words: str = "") -> None:
+def _over_ssh(
+    devices: Devices, name: str, proxy: Mapping[str, Any], label: str, where: str, notes: Sequence[str] = ()
+) -> None:
     if not _name.match(name):
         _tell(devices, "not carried", label, where, "no device can have this name here: letters, digits, _, . and -")
         return
-    row: dict[str, Any] = {"name": name}
-    options = proxy.get("optional_args")
-    for column in ALIASES:
-        value = _first(proxy, column) or (_first(options, column) if isinstance(options, Mapping) else None)
-        if value is not None:
-            row[column] = value if column == "port" else str(value)
-    passphrase = row.pop("passphrase", None)
-    if "address" not in row:
-        _tell(devices, "not carried", label, where, "it names no host")
+    row = ssh_row(name, proxy)
+    if row.wrong:
+        devices.findings.append(Finding("wrong", label, where, row.fault, entry_alone=True))
         return
-    if "key_file" in row:
-        row.pop("password", None)
-    notes = [words] if words else []
-    row.setdefault("user", "root")
-    if passphrase is not None:
-        notes.append("its key has a passphrase: put it into a file, and name that in passphrase_file")
-    if "password" not in row and "key_file" not in row:
-        notes.append("it has neither password nor key: add one, or login: agent")
-    row["login"] = "key" if "key_file" in row else "password" if "password" in row else "agent"
-    beside = sorted(str(key) for key in proxy if key not in KNOWN | IGNORED)
-    if beside:
-        notes.append(f"without {', '.join(beside)[:200]}")
-    port = row.get("port", SSH_PORT)
-    keys = devices.host_keys(str(row["address"]), int(port) if str(port).isdigit() else SSH_PORT)
-    row["fingerprint"] = " ".join(keys)
+    if row.fault:
+        _tell(devices, "not carried", label, where, row.fault)
+        return
+    words = [*notes, *row.notes]
+    keys = devices.host_keys(row.cells["address"], row.cells.get("port", SSH_PORT))
+    row.cells["fingerprint"] = " ".join(keys)
     if not keys:
-        notes.append("its host key is not known: fill in fingerprint, as ssh-keygen -lf shows it on the device")
-    devices.ssh.append(row)
-    _tell(devices, "translated", label, where, "; ".join(notes), "ssh-devices.yaml")
+        words.append("its host key is not known: fill in fingerprint, as ssh-keygen -lf shows it on the device")
+    devices.ssh.append(row.cells)
+    _tell(devices, "translated", label, where, "; ".join(words), INVENTORY)
 
 
-def _first(said: Mapping[str, Any], column: str) -> Any:
-    return next(
-        (said[name] for name in ALIASES[column] if isinstance(said.get(name), (str, int)) and said[name] != ""), None
-    )
+def _also(devices: Devices, label: str, words: str) -> None:
+    """Add words to the verdict of a device, which has only one."""
+    for place, finding in enumerate(devices.findings):
+        if finding.what == label:
+            devices.findings[place] = replace(finding, words="; ".join(filter(None, (finding.words, words))))
 
 
 def _tell(devices: Devices, verdict: Verdict, what: str, where: str, words: str, to: str = "") -> None:

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
+from device_agent.settings_file import Tree
 from gateway.secret_names import hints
 
 Verdict = Literal["carried", "translated", "no meaning", "not carried", "wrong"]
-"""``wrong`` is a file that could not be read: nothing in it has a verdict of its own."""
+"""``wrong`` is a file, or an entry of one, that cannot be read: nothing in it has a verdict of its own."""
 
 VERDICTS: Final[tuple[Verdict, ...]] = ("carried", "translated", "no meaning", "not carried", "wrong")
 
@@ -31,6 +32,9 @@ class Finding:
     to: str = ""
     """The setting or the file here that has it now."""
 
+    entry_alone: bool = False
+    """Whether a ``wrong`` one is a single entry, so that the rest of its file was taken."""
+
 
 @dataclass(frozen=True, slots=True)
 class Said:
@@ -44,6 +48,9 @@ class Said:
     where: str
     lines: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Where its own keys stand, if it is a mapping."""
+
+    tree: Tree | None = field(default=None, repr=False)
+    """The value as it is written, each part with its line."""
 
 
 def step(name: str) -> str:

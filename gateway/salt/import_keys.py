@@ -50,7 +50,7 @@ UPSTREAM: Final = (
 
 NO_MEANING: Final[dict[str, str]] = {
     "a gateway has folders and files of its own, and one state folder": """
-        append_minionid_config_dirs cachedir conf_file config_dir default_include extension_modules
+        append_minionid_config_dirs cachedir conf_file config_dir extension_modules
         key_logfile master_roots minion_id_caching permissive_pki_access pidfile pki_dir pki_index_file
         queue_dirs root_dir sock_dir sqlite_queue_dir syndic_dir syndic_log_file syndic_pidfile token_dir
         verify_env

@@ -43,16 +43,21 @@ class Pillar:
     seen: set[tuple[str, int, str]] = field(default_factory=set)
 
 
-async def take_pillar(roots: Mapping[str, list[str]], known: Iterable[str], devices: Devices) -> None:
-    """Every proxy whose pillar is in these roots; ``known`` are names from elsewhere."""
+async def take_pillar(roots: Mapping[str, list[str]], known: Iterable[str], devices: Devices) -> dict[str, str]:
+    """Every proxy whose pillar is in these roots; ``known`` are names from elsewhere.
+
+    Returns the names that top files say outright, and where.
+    """
     pillar = Pillar(roots, await PillarTree(roots).now())
     pillar.holders = _holders(pillar)
+    named: dict[str, str] = {}
     if not any(pillar.tree.environments.values()):
-        return
+        return named
     renderer = Renderer(RenderSettings(workers=1), Metrics(Clock()))
     await renderer.open()
     try:
-        pillar.names = list(dict.fromkeys([*known, *await _named(renderer, pillar, devices)]))
+        named = await _named(renderer, pillar, devices)
+        pillar.names = list(dict.fromkeys([*known, *named]))
         at = 0
         while at < min(len(pillar.names), NAMES):
             await _device(renderer, pillar, pillar.names[at], devices)
@@ -66,11 +71,17 @@ async def take_pillar(roots: Mapping[str, list[str]], known: Iterable[str], devi
         if holder not in pillar.taken:
             words = "no name is known of whoever has this pillar: name it outright in top.sls, or give --names FILE"
             devices.findings.append(Finding("not carried", "proxy", where, words))
+    if len(pillar.names) > NAMES:
+        where = next(iter(pillar.holders.values()), TOP)
+        words = f"{len(pillar.names) - NAMES:,} names more than {NAMES:,}: their pillar was not looked at"
+        devices.findings.append(Finding("not carried", "pillar", where, words))
+        devices.unreadable.update(pillar.names[NAMES:])
+    return named
 
 
-async def _named(renderer: Renderer, pillar: Pillar, devices: Devices) -> list[str]:
-    """The names that top files say outright: as a target without wildcards, or in a list."""
-    found: list[str] = []
+async def _named(renderer: Renderer, pillar: Pillar, devices: Devices) -> dict[str, str]:
+    """The names that top files say outright, as a target without wildcards or in a list, and where each is said."""
+    found: dict[str, str] = {}
     for env, files in pillar.tree.environments.items():
         if TOP not in files:
             continue
@@ -84,8 +95,16 @@ async def _named(renderer: Renderer, pillar: Pillar, devices: Devices) -> list[s
         for targets in top.values() if isinstance(top, dict) else []:
             for target, said in targets.items() if isinstance(targets, dict) else []:
                 kinds = [each["match"] for each in said or [] if isinstance(each, dict) and "match" in each]
-                found += _outright(str(target), str(kinds[0]) if kinds else "compound")
+                for name in _outright(str(target), str(kinds[0]) if kinds else "compound"):
+                    found.setdefault(name, _line(_file(pillar, env, TOP), files[TOP], name))
     return found
+
+
+def _line(file: str, content: bytes, name: str) -> str:
+    """Where a name is said in a file, as near as it can be told without the template."""
+    at = content.find(name.encode())
+    line = content.count(b"\n", 0, at) + 1
+    return f"{file}:{line}" if at >= 0 else file
 
 
 def _outright(target: str, kind: str) -> list[str]:
@@ -103,10 +122,13 @@ async def _device(renderer: Renderer, pillar: Pillar, name: str, devices: Device
     try:
         compiled = rendered.value()
     except Refused:
+        devices.unreadable.add(name)
         return
     if isinstance(compiled, dict) and "proxy" in compiled:
         proxy = compiled["proxy"]
         take_proxy(devices, name, proxy, _where(pillar, name, proxy))
+    elif rendered.problems or rendered.refused:
+        devices.unreadable.add(name)
 
 
 def _where(pillar: Pillar, name: str, proxy: Any) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from device_agent.beacons.kinds import KINDS
 from gateway.salt.import_findings import Finding, Said, Verdict, Wish, holds_secret, step
 from gateway.salt.import_keys import SAME, no_meaning, not_carried
-from gateway.salt.import_read import ROLES, Box
+from gateway.salt.import_read import INCLUDES, ROLES, Box, pieces, texts
+from gateway.salt.import_roster import ROSTER_KEYS
 from gateway.salt.import_upstream import UPSTREAM_KEYS, take_upstream
 
 LEVELS: Final = {
@@ -65,11 +67,11 @@ _SECOND: Final = "says it for the whole gateway"
 
 def translated(box: Box) -> Wish:
     """What all keys of a box come to."""
-    wish = Wish(findings=list(box.findings))
+    wish = Wish()
     take_upstream(box, wish)
     for role in ROLES:
         for said in box.said.get(role, {}).values():
-            if said.key not in UPSTREAM_KEYS:
+            if said.key not in UPSTREAM_KEYS and not (role == "master" and said.key in ROSTER_KEYS):
                 _key(box, wish, said)
     return wish
 
@@ -82,14 +84,24 @@ def _key(box: Box, wish: Wish, said: Said) -> None:
         put(wish, said, SAME[said.key], said.value)
     elif said.key in DOTTED:
         put(wish, said, DOTTED[said.key], said.value, "translated", "the gateway sends it, for all its devices")
-    elif said.key == "include":
-        tell(wish, said, "translated", "the files it names were read")
+    elif said.key in INCLUDES:
+        _include(wish, said)
     elif (why := no_meaning(said.key)) is not None:
         tell(wish, said, "no meaning", why)
     elif holds_secret(said.value, said.key):
         tell(wish, said, "not carried", f"{not_carried(said.key)}; it holds a secret")
     else:
         tell(wish, said, "not carried", not_carried(said.key))
+
+
+def _include(wish: Wish, said: Said) -> None:
+    """Where the files are that it names, which are relative to its own."""
+    folder = Path(said.where.rpartition(":")[0]).parent
+    empty = [glob for glob in texts(said.value) if not pieces(folder, glob)]
+    if empty:
+        tell(wish, said, "not carried", f"no file is there for {', '.join(empty)[:200]}")
+    else:
+        tell(wish, said, "translated", "the files it names were read")
 
 
 def put(wish: Wish, said: Said, path: str, value: Any, verdict: Verdict = "carried", words: str = "") -> None:
@@ -171,6 +183,15 @@ def _nodegroups(_: Box, wish: Wish, said: Said) -> None:
             put(wish, entry, f"nodegroups/{step(str(name))}", text, "translated" if compound else "carried")
         else:
             put(wish, entry, f"nodegroups/{step(str(name))}", str(group))
+
+
+def _ssh_nodegroups(_: Box, wish: Wish, said: Said) -> None:
+    for name, group in said.value.items() if isinstance(said.value, Mapping) else ():
+        ids = group.split(",") if isinstance(group, str) else group if isinstance(group, list) else []
+        value = [str(each).strip() for each in ids]
+        put(wish, _entry(said, str(name)), f"nodegroups/{step(str(name))}", value, "translated", "a list of ids")
+    if not said.value or not isinstance(said.value, Mapping):
+        tell(wish, said, "no meaning", "there is none in it")
 
 
 def _grains(_: Box, wish: Wish, said: Said) -> None:
@@ -319,4 +340,5 @@ HANDLERS: Final[dict[str, Handler]] = {
     "nodegroups": _nodegroups,
     "pillar_roots": _roots,
     "schedule": _schedule,
+    "ssh_list_nodegroups": _ssh_nodegroups,
 }
