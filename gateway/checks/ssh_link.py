@@ -1,4 +1,4 @@
-"""Are there SSH devices that only an operator can bring back: another host key, a login refused or of no use?"""
+"""Are there SSH devices that only an operator can bring back: another host key, a login refused, no shell?"""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ async def check(facts: Facts) -> list[Finding]:
     findings = [_finding(trouble["id"], trouble["reason"], trouble["why"]) for trouble in link["troubles"]]
     more = link["troubled"] - len(findings)
     if more > 0:
-        finding = f"{more} more SSH devices have another host key, or a login that they refuse or that is of no use"
+        finding = f"{more} more SSH devices have another host key, a login that cannot be used, or no shell"
         findings.append(Finding(check="ssh", severity="warning", finding=finding, fix="outstation devices list"))
     return findings
 
@@ -33,6 +33,15 @@ def _finding(name: str, reason: str, why: str) -> Finding:
             finding=f"this gateway cannot use the login of {name}: {why}",
             meaning="nothing was said to the device; no job reaches it until the login can be used",
             fix=f"outstation devices set {name} --password-file FILE (or --key FILE); with --agent: ssh.agent_socket",
+            about=name,
+        )
+    if reason == "no_shell":
+        return Finding(
+            check="ssh",
+            severity="warning",
+            finding=f"{name} lets this gateway in and runs no command: {why}",
+            meaning="the account opens a menu or another command line; no job reaches the device until it has a shell",
+            fix=f"give the account a shell, or use another user: outstation devices set {name} --ssh USER@HOST",
             about=name,
         )
     return Finding(

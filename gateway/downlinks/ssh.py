@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, ClassVar, Final, Protocol
@@ -58,7 +59,7 @@ SOON_SECONDS: Final = 1.0
 
 TROUBLES_NAMED: Final = 20
 
-TOLD: Final = ("host_key_changed", "login_refused", "login_unusable")
+TOLD: Final = ("host_key_changed", "login_refused", "login_unusable", "no_shell")
 """Troubles that only an operator can mend: there is an event for each."""
 
 
@@ -253,7 +254,7 @@ class SshDownlink(Part):
             "why": why,
             "trouble": line.breaker.why,
             "connected": line.connected,
-            "next_look_seconds": round(max(0.0, stead.due - now), 1),
+            "next_look_seconds": 0.0 if stead.looking else round(max(0.0, stead.due - now), 1),
         }
 
     def reached(self) -> list[Stead]:
@@ -351,7 +352,7 @@ class SshDownlink(Part):
             now = self._clock.monotonic()
             for stead in self._steads.values():
                 if stead.due <= now and not stead.looking and stead.line.device.enabled:
-                    stead.looking = True
+                    stead.looking, stead.due = True, math.inf
                     self.spawn(self._look(stead), f"look/{stead.name}")
             if now - ticked >= 1.0:
                 ticked = now
@@ -395,4 +396,5 @@ class SshDownlink(Part):
         if line.breaker.failures:
             stead.due = max(line.breaker.until, now + TICK_SECONDS)
         else:
-            stead.due = now + line.device.poll_seconds * self._randomness.uniform(0.9, 1.1)
+            # It is due sooner when its connection ended under the look.
+            stead.due = min(stead.due, now + line.device.poll_seconds * self._randomness.uniform(0.9, 1.1))

@@ -17,7 +17,7 @@ AWAITED_CEILING_SECONDS: Final = 4.0
 """While a device restarts, so that it is found when it is back."""
 
 SETTLED: Final = frozenset(
-    {"host_key_changed", "login_refused", "not_ssh", "no_common_algorithm", "login_unusable", "flooding"}
+    {"host_key_changed", "login_refused", "not_ssh", "no_common_algorithm", "login_unusable", "flooding", "no_shell"}
 )
 """Reasons that stay until somebody changes something."""
 
@@ -41,7 +41,7 @@ CLOSED: Final = Breaker()
 
 
 class Succeeded(NamedTuple):
-    """It was reached."""
+    """A command was finished there."""
 
 
 class Failed(NamedTuple):

@@ -19,14 +19,19 @@ from typing import Final
 
 import asyncssh
 
-from device_agent.host import SHELL, Completed, HostLost
+from device_agent.host import Completed, HostLost
 from device_agent.local_command import words_of
 from gateway.downlinks.ssh_errors import errno_of
 from gateway.downlinks.ssh_exec import UNNAMED_SIGNAL, Exec, Kept
+from gateway.downlinks.ssh_login_shell import login_line
 from gateway.downlinks.ssh_marker import AlreadyBegun, Marker
 
 COMMAND_BYTES: Final = 8000
 """A longer command line goes through the input; dropbear takes none of more than 9000 bytes."""
+
+SAID_CHARACTERS: Final = 200
+UNABLE: Final = frozenset({errno.E2BIG, errno.ENOMEM, errno.EAGAIN})
+"""Errors of a shell that could not begin this one command."""
 
 BEGIN_SECONDS: Final = 30.0
 """How long a device may take to open a session and begin a command; a slow line and a busy camera need some."""
@@ -68,6 +73,29 @@ see: so they are looked at until all have stopped, and once more.
 """
 
 
+class CommandRecord:
+    """What came of the commands over one connection."""
+
+    def __init__(self) -> None:
+        self.finished = 0
+        """Commands whose end the device reported."""
+        self.said = ""
+        """What the account said instead of beginning the last command that did not begin."""
+
+
+class NoShell(HostLost):
+    """The account of a device gives no POSIX shell, but a menu, another command line or nothing."""
+
+    def __init__(self, said: str) -> None:
+        super().__init__(f"no_shell: {no_shell(said)}", started=False)
+        self.said = said
+
+
+def no_shell(said: str) -> str:
+    """What is wrong with an account that answers with this and runs nothing."""
+    return f"the account gives no POSIX shell; it said {said!r}" if said else "the account gives no POSIX shell"
+
+
 async def run_there(
     connection: asyncssh.SSHClientConnection,
     argv: Sequence[str] | str,
@@ -78,11 +106,13 @@ async def run_there(
     env: Mapping[str, str] | None,
     timeout: float | None,
     output_limit: int,
+    record: CommandRecord,
     marker: Marker | None = None,
 ) -> Completed:
     """Run a command there; see ``Host.run``. Raises ``HostLost`` when its end is not known.
 
-    With a ``marker`` the device makes it first. Raises ``AlreadyBegun`` when the command must not run.
+    With a ``marker`` the device makes it first. Raises ``AlreadyBegun`` when the command must not run, ``NoShell`` when
+    the account has run none on this connection. What comes of it is added to ``record``.
     """
     words = words_of(argv, shell=shell)
     command, fed = _command_line(words, cwd, env, silent=stdin is None, marker=marker)
@@ -99,11 +129,14 @@ async def run_there(
     except TimeoutError:
         timed_out = True
     finally:
+        if not session.stdout.marked:
+            record.said = _said(session)
         await running.end()
     if session.lost is not None and session.returncode is None:
         raise session.lost
     if not session.stdout.marked and not timed_out:
-        raise _no_shell(session)
+        raise _not_begun(session, record)
+    record.finished += session.returncode is not None
     _raise_unstarted(session, words, cwd)
     if timed_out and not running.killed:
         why = f"the command was not over after {timeout:g} seconds, and the device does not say that it was killed"
@@ -147,7 +180,8 @@ class _Running:
             async with asyncio.timeout(BEGIN_SECONDS):
                 await self._session.begun.wait()
         except TimeoutError:
-            why = f"the device began nothing in {BEGIN_SECONDS:g} seconds"
+            said = _said(self._session)
+            why = f"the device began nothing in {BEGIN_SECONDS:g} seconds" + (f"; it said {said!r}" if said else "")
             self._session.lost = HostLost(why, started=self._session.sent)
             self._session.exited.set()
 
@@ -188,7 +222,7 @@ class _Running:
 
 def _killing(pid: bytes, way: bytes) -> bytes:
     script = f"kill -9 -{pid.decode()}" if way == b"g" else KILL_TREE.format(pid=pid.decode())
-    return f"exec {SHELL} -c {shlex.quote(script)}".encode()
+    return login_line(script.encode())
 
 
 def _command_line(
@@ -199,13 +233,12 @@ def _command_line(
         if "\0" in text:
             raise ValueError("embedded null byte")
     begin = _begin(cwd, env, silent=silent, marker=marker)
-    line = " ".join(["exec", SHELL, "-c", *map(shlex.quote, [LEAD, "sh", begin, *words])])
-    command = os.fsencode(line)
-    if len(command) <= COMMAND_BYTES:
-        return command, None if silent else b""
+    script = os.fsencode(f"set -- {' '.join(map(shlex.quote, [begin, *words]))}\n{LEAD}")
+    line = login_line(script)
+    if len(line) <= COMMAND_BYTES:
+        return line, None if silent else b""
     end = f"end {MARK}"
-    script = f"set -- {' '.join(map(shlex.quote, [begin, *words]))}\n{LEAD}\n{end}\n"
-    return f"exec {SHELL} -c {shlex.quote(FROM_INPUT.format(end=end))}".encode(), os.fsencode(script)
+    return login_line(FROM_INPUT.format(end=end).encode()), b"%b\n%b\n" % (script, end.encode())
 
 
 def _begin(cwd: str | None, env: Mapping[str, str] | None, *, silent: bool, marker: Marker | None) -> str:
@@ -243,12 +276,19 @@ def plain_path(path: str) -> str:
     return path if path.startswith("/") or not path else f"./{path}"
 
 
-def _no_shell(session: Exec) -> OSError:
-    before = bytes(session.stdout.before + session.stderr.before)
-    if errno_of(before) == errno.E2BIG:
-        return OSError(errno.E2BIG, os.strerror(errno.E2BIG))
-    said = before.decode(errors="replace").strip()
-    return OSError(errno.ENOEXEC, f"the account gives no POSIX shell; it said {said[:200]!r}")
+def _not_begun(session: Exec, record: CommandRecord) -> OSError | NoShell:
+    number = errno_of(bytes(session.stdout.before + session.stderr.before))
+    if number in UNABLE:
+        return OSError(number, os.strerror(number))
+    if not record.finished:
+        return NoShell(record.said)
+    return OSError(errno.ENOEXEC, no_shell(record.said))
+
+
+def _said(session: Exec) -> str:
+    """What an account said instead of running a command, in one line."""
+    words = bytes(session.stdout.before + session.stderr.before).decode(errors="replace").split()
+    return " ".join(words)[:SAID_CHARACTERS]
 
 
 def _raise_unstarted(session: Exec, words: list[str], cwd: str | None) -> None:

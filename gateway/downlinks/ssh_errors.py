@@ -40,6 +40,7 @@ WORDS: Final = (
     (b"too many open files", errno.EMFILE),
     (b"cannot allocate memory", errno.ENOMEM),
     (b"out of memory", errno.ENOMEM),
+    (b"resource temporarily unavailable", errno.EAGAIN),
     (b"connection reset by peer", errno.ECONNRESET),
     (b"connection refused", errno.ECONNREFUSED),
     (b"network is unreachable", errno.ENETUNREACH),

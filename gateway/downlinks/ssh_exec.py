@@ -9,6 +9,7 @@ from typing import Final, cast
 import asyncssh
 
 from device_agent.host import HostLost
+from gateway.downlinks.ssh_texts import tolerate_requests
 
 WINDOW_BYTES: Final = 262_144
 """What a device may send before it must wait for us; the memory that one command can take beside what is kept."""
@@ -127,6 +128,7 @@ class Exec(asyncssh.SSHClientSession[bytes]):
 
     def connection_made(self, chan: asyncssh.SSHClientChannel[bytes]) -> None:
         self._channel = chan
+        tolerate_requests(chan)
         self.sent = True
 
     def session_started(self) -> None:

@@ -7,10 +7,12 @@ from typing import Any, Final
 
 from device_agent.ended import FunctionFailed
 from device_agent.errors import Refused
-from device_agent.host import Host, HostLost
+from device_agent.host import HostLost
 from device_agent.own import Custom, NoCustom
 from device_agent.protocol import limits
 from device_agent.protocol.messages import check_plain, encode_value
+from gateway.downlinks.ssh_command import NoShell, no_shell
+from gateway.downlinks.ssh_host import SshHost
 from gateway.downlinks.ssh_line import Line
 from gateway.downlinks.ssh_reasons import Unreached
 from gateway.metrics import Metrics
@@ -22,7 +24,7 @@ class NotTold(FunctionFailed):
     """It did not tell its grains, and what works over its connection goes on."""
 
 
-async def ask_facts(line: Line, host: Host, seconds: float, metrics: Metrics, custom: Custom = NOTHING) -> None:
+async def ask_facts(line: Line, host: SshHost, seconds: float, metrics: Metrics, custom: Custom = NOTHING) -> None:
     """Its grains anew, or as they were when they cannot be taken, over a line that the caller was lent.
 
     Raises ``HostLost`` when there is no answer, so that the connection is of no use; ``NotTold`` where others use it:
@@ -35,7 +37,11 @@ async def ask_facts(line: Line, host: Host, seconds: float, metrics: Metrics, cu
         told = await custom.told(host, {**told, "id": line.device.name})
     except (TimeoutError, HostLost) as error:
         why = Unreached("timed_out", f"it did not tell its grains within {seconds:g} s")
-        if isinstance(error, HostLost):
+        if host.record.said and not host.record.finished:
+            why = Unreached("no_shell", no_shell(host.record.said))
+        elif isinstance(error, NoShell):
+            why = Unreached("no_shell", no_shell(""))
+        elif isinstance(error, HostLost):
             why = Unreached("connection_lost", error.what)
         if line.users > 1 and line.connected:
             raise NotTold(why.what) from None

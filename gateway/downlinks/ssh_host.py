@@ -18,7 +18,7 @@ from device_agent.facts import collect
 from device_agent.host import HOST_READ_BYTES, SHELL, Completed, HostLost, Reader, Stat, Writer
 from device_agent.local_files import BESIDE, BESIDE_NAME_BYTES, LINKS_FOLLOWED
 from gateway.downlinks import ssh_scripts
-from gateway.downlinks.ssh_command import plain_path, run_there
+from gateway.downlinks.ssh_command import CommandRecord, plain_path, run_there
 from gateway.downlinks.ssh_errors import errno_of, refusal
 from gateway.downlinks.ssh_marker import Marker
 from gateway.downlinks.ssh_tunnel import WINDOW_BYTES, Tunnel
@@ -52,6 +52,7 @@ class SshHost:
         self._grains = grains
         self._sessions = asyncio.Semaphore(_sessions_at_once(connection))
         self._marker: Marker | None = None
+        self.record = CommandRecord()
 
     def marked(self, marker: Marker) -> SshHost:
         """The same machine for one job, whose first command makes this marker."""
@@ -87,6 +88,7 @@ class SshHost:
                 env=env,
                 timeout=timeout,
                 output_limit=output_limit,
+                record=self.record,
                 marker=None if marker is None or marker.settled else marker,
             )
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -16,16 +16,17 @@ from asyncssh import SSHClientConnection
 from device_agent.clock import Clock
 from device_agent.dial import first_connected
 from device_agent.errors import OutstationError
-from device_agent.host import Host, HostLost
+from device_agent.host import HostLost
 from gateway.devices.ssh_device import SshDevice
 from gateway.devices.ssh_secrets import Secret
 from gateway.downlinks import ssh_breaker
 from gateway.downlinks.ssh_breaker import CLOSED, Breaker, Changed, Failed, Succeeded
 from gateway.downlinks.ssh_dial import first_word
 from gateway.downlinks.ssh_fence import Fence
+from gateway.downlinks.ssh_host import SshHost
 from gateway.downlinks.ssh_login import Doorkeeper, Logins
 from gateway.downlinks.ssh_pool import Pool
-from gateway.downlinks.ssh_reasons import DROPPED, Unreached, unreached
+from gateway.downlinks.ssh_reasons import DROPPED, KeyChanged, Unreached, unreached
 from gateway.downlinks.ssh_turns import Turns
 from gateway.metrics import Metrics
 
@@ -37,7 +38,7 @@ KEEPALIVES: Final = 3
 HOPS: Final = 4
 """Jump hosts on one way, at most."""
 
-HostOver = Callable[[SSHClientConnection, dict[str, Any]], Host]
+HostOver = Callable[[SSHClientConnection, dict[str, Any]], SshHost]
 """A machine over a connection, with its grains, which change in place."""
 
 
@@ -75,6 +76,7 @@ class Line:
         "_connection",
         "_doorkeeper",
         "_host",
+        "_judged",
         "_jump",
         "_retired",
         "_ways",
@@ -100,10 +102,12 @@ class Line:
         self._connecting = asyncio.Lock()
         self._connection: SSHClientConnection | None = None
         self._doorkeeper: Doorkeeper | None = None
-        self._host: Host | None = None
+        self._host: SshHost | None = None
         self._jump: Line | None = None
         self._retired = False
         self._barred = False
+        self._judged = False
+        """Whether the end of the last connection was judged."""
 
     @property
     def connected(self) -> bool:
@@ -111,14 +115,22 @@ class Line:
         return self._connection is not None
 
     @asynccontextmanager
-    async def lend(self) -> AsyncIterator[Host]:
-        """The machine, for as long as somebody works on it. Raises ``HostLost`` when there is no way to it."""
+    async def lend(self) -> AsyncIterator[SshHost]:
+        """The machine, for as long as the caller works on it. Raises ``HostLost`` when there is no way to it.
+
+        Only a command that finished, under a caller that left in peace, clears the failures before it: a login alone
+        proves nothing, and a device that hangs up at each command would be logged in to without end.
+        """
         connection = await self.enter()
         self._workers += 1
         connection.set_keepalive(self._ways.keepalive_seconds, KEEPALIVES)
         try:
-            assert self._host is not None
-            yield self._host
+            host = self._host
+            assert host is not None
+            finished = host.record.finished
+            yield host
+            if host.record.finished > finished and self._host is host and not connection.is_closed():
+                self._judge(Succeeded())
         finally:
             self._workers -= 1
             if not self._workers and self._connection is not None:
@@ -151,7 +163,8 @@ class Line:
 
     def failed(self, error: Unreached) -> None:
         """What was asked of the device over the connection got no answer: it is of no use any more."""
-        self._judge_failed(error)
+        if not self._judged:
+            self._judge_failed(error)
         self.shut()
 
     def changed(self) -> None:
@@ -177,6 +190,8 @@ class Line:
         if doorkeeper is self._doorkeeper:
             if doorkeeper.fence.broken:
                 self._judge_failed(Unreached("flooding", doorkeeper.fence.broken))
+            elif self._workers and self._host is not None and not self._host.record.finished:
+                self._judge_failed(Unreached("connection_lost", "the device hung up before a command was finished"))
             self._forget()
             self._ways.on_lost(self.device.name)
 
@@ -192,6 +207,7 @@ class Line:
         self._ways.on_judged(self.device.name, before)
 
     def _judge_failed(self, error: Unreached) -> None:
+        self._judged = True
         self._ways.metrics.add("ssh_connects_failed")
         draw = self._ways.randomness.uniform(0.0, 1.0)
         self._judge(Failed(self._ways.clock.monotonic(), error.reason, error.detail, draw, self.awaited()))
@@ -213,7 +229,6 @@ class Line:
                 self.shut()
                 raise self._left()
             self._ways.metrics.add("ssh_connects")
-            self._judge(Succeeded())
             return connection
 
     def _left(self) -> HostLost:
@@ -230,7 +245,10 @@ class Line:
             sock = await self._dialled() if tunnel is None else None
             await self._room()
             try:
-                connection, doorkeeper = await self._open(secret, sock, tunnel)
+                try:
+                    connection, doorkeeper = await self._open(secret, sock, tunnel)
+                except KeyChanged as changed:
+                    connection, doorkeeper = await self._by_another_key(secret, tunnel, changed)
             except BaseException:
                 self._ways.pool.gave_up()
                 raise
@@ -241,6 +259,7 @@ class Line:
                 jump.leave()
             raise
         self._connection, self._doorkeeper, self._jump = connection, doorkeeper, jump
+        self._judged = False
         self._host = self._ways.host_over(connection, self.grains)
         self._ways.pool.took(self)
         if doorkeeper.met not in self.device.host_keys:
@@ -281,16 +300,36 @@ class Line:
             raise unreached(error, doing, seconds) from None
         return sock
 
+    async def _by_another_key(
+        self, secret: Secret, tunnel: SSHClientConnection | None, changed: KeyChanged
+    ) -> tuple[SSHClientConnection, Doorkeeper]:
+        """Ask for the kinds of keys that it did not show, while only a fingerprint is pinned, which names no kind."""
+        for kind in changed.others:
+            sock = await self._dialled() if tunnel is None else None
+            try:
+                return await self._open(secret, sock, tunnel, (kind,))
+            except BaseException as error:
+                if sock is not None:
+                    sock.close()
+                if not isinstance(error, KeyChanged):
+                    raise
+        raise changed
+
     async def _open(
-        self, secret: Secret, sock: socket.socket | None, tunnel: SSHClientConnection | None
+        self,
+        secret: Secret,
+        sock: socket.socket | None,
+        tunnel: SSHClientConnection | None,
+        kinds: Sequence[str] = (),
     ) -> tuple[SSHClientConnection, Doorkeeper]:
         device, seconds = self.device, self._ways.connect_seconds
-        doorkeeper = Doorkeeper(device.fingerprints, Fence(self._ways.clock.monotonic), self._lost)
+        password = secret.password if device.login == "password" else ""
+        doorkeeper = Doorkeeper(device.fingerprints, Fence(self._ways.clock.monotonic), self._lost, password)
         async with self._ways.turns.turn(doubted=self.breaker.failures > 0) as turn:
             try:
                 async with asyncio.timeout(seconds):
                     connection = await self._ways.logins.login(
-                        device, secret, doorkeeper, sock=sock, tunnel=tunnel, seconds=seconds
+                        device, secret, doorkeeper, sock=sock, tunnel=tunnel, seconds=seconds, kinds=kinds
                     )
             except Exception as error:  # noqa: BLE001 - whatever its bytes make the library raise is how it failed
                 flood = doorkeeper.fence.broken

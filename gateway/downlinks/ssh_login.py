@@ -11,49 +11,18 @@ import hashlib
 import os
 import socket
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 import asyncssh
-from asyncssh import SSHClient, SSHClientConnection, SSHKey
+from asyncssh import SSHClientConnection, SSHKey
 
 from gateway.devices.ssh_device import SshDevice
 from gateway.devices.ssh_secrets import Secret
+from gateway.downlinks.ssh_algorithms import CIPHERS, KEX, MACS, algorithms_of, host_key_algorithms
 from gateway.downlinks.ssh_fence import Fence
-from gateway.downlinks.ssh_reasons import Unreached
-
-KEX: Final = (
-    "curve25519-sha256",
-    "curve25519-sha256@libssh.org",
-    "ecdh-sha2-nistp256",
-    "diffie-hellman-group14-sha256",
-)
-CIPHERS: Final = (
-    "aes128-gcm@openssh.com",
-    "aes256-gcm@openssh.com",
-    "chacha20-poly1305@openssh.com",
-    "aes128-ctr",
-    "aes256-ctr",
-)
-MACS: Final = (
-    "hmac-sha2-256-etm@openssh.com",
-    "hmac-sha2-256",
-    "hmac-sha2-512-etm@openssh.com",
-    "hmac-sha2-512",
-    "hmac-sha1",
-)
-"""The first of each is what costs least; the last ones are all that some cameras know."""
-
-HOST_KEYS: Final = (
-    "ssh-ed25519",
-    "ecdsa-sha2-nistp256",
-    "ecdsa-sha2-nistp384",
-    "ecdsa-sha2-nistp521",
-    "rsa-sha2-256",
-    "rsa-sha2-512",
-)
-SIGNATURES: Final = {"ssh-rsa": ("rsa-sha2-256", "rsa-sha2-512", "ssh-rsa")}
-"""By which signatures a kind of host key proves itself, where they have other names."""
+from gateway.downlinks.ssh_reasons import KeyChanged, Unreached
+from gateway.downlinks.ssh_texts import DECODE_ERRORS, TolerantClient, tolerate_questions
 
 WINDOW_BYTES: Final = 256 * 1024
 """What a device may send on a channel before somebody reads it."""
@@ -63,27 +32,58 @@ KEYS_KEPT: Final = 64
 OnLost = Callable[["Doorkeeper"], None]
 
 
-class Doorkeeper(SSHClient):
-    """Looks at the host key and at how much is said, and hears when the connection ends."""
+class Doorkeeper(TolerantClient):
+    """Looks at the host key and at how much is said, gives the password once, and hears when the connection ends."""
 
-    def __init__(self, fingerprints: tuple[str, ...], fence: Fence, on_lost: OnLost) -> None:
+    def __init__(self, fingerprints: tuple[str, ...], fence: Fence, on_lost: OnLost, password: str = "") -> None:
         self.fence = fence
+        self.new_password = ""
+        """What the device says when it wants another password first."""
+        self._password: str | None = password or None
         self._fingerprints = fingerprints
         self._on_lost = on_lost
-        self.shown = ""
+        self.shown = self.kind = ""
         self.met = ""
 
     def connection_made(self, conn: SSHClientConnection) -> None:
         """Nothing has come yet."""
+        super().connection_made(conn)
         self.fence.guard(conn)
 
     def validate_host_public_key(self, _host: str, _addr: str, _port: int, key: SSHKey) -> bool:
         """Whether this key is pinned."""
-        self.shown = key.get_fingerprint()
+        self.shown, self.kind = key.get_fingerprint(), key.get_algorithm()
         if self.shown not in self._fingerprints:
             return False
         self.met = key.export_public_key("openssh").decode("ascii").strip()
         return True
+
+    def password_auth_requested(self) -> str | None:
+        """The password, the first time."""
+        tolerate_questions(self.connection)
+        password, self._password = self._password, None
+        return password
+
+    def password_change_requested(self, prompt: str, _lang: str) -> Any:
+        """The device wants another password; only an operator may choose one."""
+        self.new_password = prompt.strip() or "another password"
+        return NotImplemented
+
+    def kbdint_auth_requested(self) -> str | None:
+        """Whether questions can be answered: they can while the password was not given."""
+        tolerate_questions(self.connection)
+        return None if self._password is None else ""
+
+    def kbdint_challenge_received(
+        self, _name: str, _instructions: str, _lang: str, prompts: Sequence[tuple[str, bool]]
+    ) -> Sequence[str] | None:
+        """The password for a single hidden input, whatever language asks for it; None gives this method up."""
+        if not prompts:
+            return []
+        if len(prompts) > 1 or prompts[0][1] or self._password is None:
+            return None
+        password, self._password = self._password, None
+        return [password]
 
     def connection_lost(self, _error: Exception | None) -> None:
         """It ended."""
@@ -113,8 +113,13 @@ class Logins:
         sock: socket.socket | None,
         tunnel: SSHClientConnection | None,
         seconds: float,
+        kinds: Sequence[str] = (),
     ) -> SSHClientConnection:
-        """A connection whose host key is pinned and that is logged in. Raises what asyncssh raises, ``Unreached``."""
+        """A connection whose host key is pinned and that is logged in. Raises what asyncssh raises, ``Unreached``.
+
+        ``kinds`` are those of the host keys to ask for; without them the pins decide.
+        """
+        asked = algorithms_of(kinds) if kinds else host_key_algorithms(device.host_keys)
         credentials = await self._credentials(device, secret)
         way: dict[str, Any] = (
             {"sock": sock} if sock is not None else {"host": device.host, "port": device.port, "tunnel": tunnel}
@@ -126,7 +131,7 @@ class Logins:
                 username=device.user,
                 client_factory=lambda: doorkeeper,
                 known_hosts=([], [], []),
-                server_host_key_algs=host_key_algorithms(device.host_keys),
+                server_host_key_algs=asked,
                 kex_algs=KEX,
                 encryption_algs=CIPHERS,
                 mac_algs=MACS,
@@ -145,14 +150,25 @@ class Logins:
                 request_pty=False,
                 encoding=None,
                 window=WINDOW_BYTES,
+                utf8_decode_errors=DECODE_ERRORS,
                 **credentials.options,
             )
-        except asyncssh.HostKeyNotVerifiable:
-            raise changed_key(device, doorkeeper.shown) from None
-        except asyncssh.KeyExchangeFailed as error:
-            if "host key" not in error.reason:
+        except asyncssh.PermissionDenied:
+            if not doorkeeper.new_password:
                 raise
-            raise changed_key(device, "", error.reason) from None
+            said = f"the device wants a new password first; it said {doorkeeper.new_password!r}"
+            raise Unreached("login_refused", said) from None
+        except asyncssh.HostKeyNotVerifiable:
+            others = () if device.host_keys or kinds else [k for k in doorkeeper.offer.kinds if k != doorkeeper.kind]
+            raise changed_key(device, doorkeeper.shown, others) from None
+        except (asyncssh.KeyExchangeFailed, asyncssh.ConnectionLost, ConnectionError) as error:
+            # A server that takes nothing of what is offered may hang up before asyncssh can say so.
+            why = doorkeeper.offer.problem(asked)
+            if why.startswith("no common host key"):
+                raise KeyChanged(f"it has no key of a kind that is pinned ({_pinned(device)}): {why}") from None
+            if why:
+                raise Unreached("no_common_algorithm", why) from error
+            raise
         finally:
             if credentials.agent is not None:
                 credentials.agent.close()
@@ -162,7 +178,6 @@ class Logins:
             preferred = ["password", "keyboard-interactive"]
             return Credentials(
                 {
-                    "password": secret.password,
                     "preferred_auth": preferred,
                     "client_keys": None,
                     "public_key_auth": False,
@@ -207,15 +222,10 @@ class Logins:
         return key
 
 
-def host_key_algorithms(host_keys: tuple[str, ...]) -> list[str]:
-    """The signatures by which the pinned keys prove themselves; of all kinds while only fingerprints are known."""
-    kinds = dict.fromkeys(line.split(" ", 1)[0] for line in host_keys)
-    return [name for kind in kinds for name in SIGNATURES.get(kind, (kind,))] or list(HOST_KEYS)
-
-
-def changed_key(device: SshDevice, shown: str, why: str = "") -> Unreached:
+def changed_key(device: SshDevice, shown: str, others: Sequence[str]) -> KeyChanged:
     """It is not the device that is pinned, or it is and has another key."""
-    pinned = ", ".join(device.fingerprints)
-    if not shown:
-        return Unreached("host_key_changed", f"it has no key of the kind that is pinned ({pinned}): {why}")
-    return Unreached("host_key_changed", f"{shown} is not one of the pinned {pinned}")
+    return KeyChanged(f"{shown} is not one of the pinned {_pinned(device)}", others)
+
+
+def _pinned(device: SshDevice) -> str:
+    return ", ".join(device.fingerprints)

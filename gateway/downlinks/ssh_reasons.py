@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
+from collections.abc import Sequence
 from typing import Final
 
 import asyncssh
@@ -41,10 +42,24 @@ class Unreached(OutstationError):
         self.detail = detail
 
 
+class KeyChanged(Unreached):
+    """What answers shows a host key that is not pinned. ``others`` are kinds of keys that it may show instead."""
+
+    def __init__(self, detail: str, others: Sequence[str] = ()) -> None:
+        super().__init__("host_key_changed", detail)
+        self.others = others
+
+
 def unreached(error: BaseException, what: str, seconds: float) -> Unreached:
     """What an error means that came while ``what`` was done, which had so many seconds."""
+    if isinstance(error, KeyChanged):
+        return KeyChanged(_cut(error.detail), error.others)
     reason, detail = _meaning(error, what, seconds)
-    return Unreached(reason, " ".join(detail.split())[:DETAIL_CHARACTERS])
+    return Unreached(reason, _cut(detail))
+
+
+def _cut(detail: str) -> str:
+    return " ".join(detail.split())[:DETAIL_CHARACTERS]
 
 
 def _meaning(error: BaseException, what: str, seconds: float) -> tuple[str, str]:

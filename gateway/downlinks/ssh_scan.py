@@ -18,16 +18,11 @@ from device_agent.errors import StationFailed
 from device_agent.host_port import host_port
 from device_agent.name_lookup import Address, NameLookup
 from gateway.devices.ssh_device import host_key_fingerprint
+from gateway.downlinks.ssh_algorithms import HOST_KEYS, KEX, algorithms_of
+from gateway.downlinks.ssh_texts import DECODE_ERRORS, TolerantClient
 
 SCAN_SECONDS: Final = 10.0
-KINDS: Final[tuple[tuple[str, ...], ...]] = (
-    ("ssh-ed25519",),
-    ("ecdsa-sha2-nistp256",),
-    ("ecdsa-sha2-nistp384",),
-    ("ecdsa-sha2-nistp521",),
-    # The last is what a camera of ten years ago has; it is asked for its key, which is as good as any.
-    ("rsa-sha2-512", "rsa-sha2-256", "ssh-rsa"),
-)
+KINDS: Final[tuple[tuple[str, ...], ...]] = tuple(HOST_KEYS.values())
 """Kinds of host keys, the one to prefer first. A key is the same by whichever algorithm of its kind it signs."""
 
 FOUND_CHARACTERS: Final = 200
@@ -102,14 +97,27 @@ async def _host_key(
     tunnel: asyncssh.SSHClientConnection | None,
     addresses: Sequence[Address],
 ) -> HostKey | None:
-    algorithms: dict[str, Any] = {"server_host_key_algs": list(kind), "kex_algs": "*", "config": None}
-    if tunnel is not None:
-        key = await asyncssh.get_server_host_key(host, port, tunnel=tunnel, **algorithms)
-    else:
-        sock = await first_connected(addresses)
-        try:
-            key = await asyncssh.get_server_host_key(host, port, tunnel=(), sock=sock, **algorithms)
-        finally:
+    client = TolerantClient()
+    tolerant = asyncssh.SSHClientConnectionOptions(
+        client_factory=lambda: client, utf8_decode_errors=DECODE_ERRORS, config=None
+    )
+    algorithms: dict[str, Any] = {
+        "server_host_key_algs": list(kind),
+        "kex_algs": KEX,
+        "config": None,
+        "options": tolerant,
+    }
+    sock = await first_connected(addresses) if tunnel is None else None
+    way: dict[str, Any] = {"tunnel": tunnel} if sock is None else {"tunnel": (), "sock": sock}
+    try:
+        key = await asyncssh.get_server_host_key(host, port, **way, **algorithms)
+    except (asyncssh.Error, ConnectionError):
+        why = client.offer.problem(algorithms_of(HOST_KEYS))
+        if not why:
+            raise
+        raise asyncssh.KeyExchangeFailed(why) from None
+    finally:
+        if sock is not None:
             sock.close()
     if key is None:
         return None
@@ -128,6 +136,8 @@ def _words(error: Exception | None) -> str:
             words = "connection refused: nothing listens there"
         case asyncssh.ConnectionLost() | ConnectionResetError():
             words = "the connection ended before the handshake did"
+        case asyncssh.KeyExchangeFailed():
+            words = error.reason
         case asyncssh.Error():
             words = f"it does not speak SSH as it should: {error.reason}"
         case OSError() if error.strerror:

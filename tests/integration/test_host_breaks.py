@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import itertools
 import os
 from collections.abc import AsyncIterator
@@ -15,6 +14,7 @@ import pytest
 
 from device_agent.host import HostLost
 from gateway.downlinks import ssh_command
+from gateway.downlinks.ssh_command import NoShell
 from gateway.downlinks.ssh_host import SshHost
 from tests.peers.host_places import REMOTE, Beds, Place, place, write_and_die
 from tests.peers.processes import processes
@@ -99,9 +99,9 @@ async def test_an_account_without_a_shell_says_so(far: Place) -> None:
     passwd.write_text(before.replace("/home/camera:/bin/sh", "/home/camera:/tmp/answers"))
     try:
         async with await far.bed.connect("camera") as connection:
-            with pytest.raises(OSError, match="% Unknown command") as error:
+            with pytest.raises(NoShell, match="% Unknown command") as error:
                 await SshHost(connection, {}).run(["true"])
-            assert error.value.errno == errno.ENOEXEC
+            assert not error.value.started
     finally:
         passwd.write_text(before)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from asyncio.subprocess import PIPE
 from pathlib import Path
 
 import asyncssh
@@ -213,17 +214,57 @@ async def test_no_more_connections_are_open_than_the_settings_say_and_idle_ones_
         assert (await site.run("test.ping", "cam-0"))["cam-0"].outcome == "ok"
 
 
-async def test_a_device_that_says_rubbish_of_itself_is_here_nevertheless(tmp_path: Path) -> None:
+async def test_a_device_with_a_shell_that_says_rubbish_of_itself_is_here_nevertheless(tmp_path: Path) -> None:
     async def rubbish(process: asyncssh.SSHServerProcess[bytes]) -> None:
-        process.stdout.write(bytes(range(256)) * 500)
-        process.exit(0)
+        line = process.command or ""
+        run = await asyncio.create_subprocess_exec("/bin/sh", "-c", line, stdin=PIPE, stdout=PIPE, stderr=PIPE)
+        said, wrong = await run.communicate(b"")
+        mark, _, answer = said.partition(b"\n")
+        process.stdout.write(mark + b"\n" + (answer if b"here" in answer else bytes(range(256)) * 500))
+        process.stderr.write(wrong)
+        process.exit(run.returncode or 0)
 
     async with played_device(rubbish) as camera, played_device() as good, ssh_site(tmp_path) as site:
         await site.add("cam-1", camera.port, camera.host_keys, LOGIN)
         await site.add("cam-2", good.port, good.host_keys, LOGIN)
         await site.here("cam-1", "cam-2")
         ended = await site.run("cmd.run", "cam-1", "cam-2", arg=["echo here"])
-        assert (ended["cam-1"].outcome, ended["cam-2"].value) == ("failed", "here")
+        assert {name: each.value for name, each in ended.items()} == {"cam-1": "here", "cam-2": "here"}
+
+
+async def test_a_device_that_answers_without_a_shell_is_away_and_its_words_are_shown(tmp_path: Path) -> None:
+    async def rubbish(process: asyncssh.SSHServerProcess[bytes]) -> None:
+        process.stdout.write(b"-- Setup --\r\n1) Status\r\n2) Reboot\r\nIhre Wahl f\xfcr Ger\xe4t: ")
+        process.exit(0)
+
+    async with played_device(rubbish) as camera, played_device() as good, ssh_site(tmp_path) as site:
+        await site.add("cam-1", camera.port, camera.host_keys, LOGIN)
+        await site.add("cam-2", good.port, good.host_keys, LOGIN)
+        await site.away("cam-1", "no_shell: the account gives no POSIX shell; it said '-- Setup -- 1) Status 2) Reboot")
+        await site.here("cam-2")
+        ended = await site.run("test.ping", "cam-1", "cam-2")
+        assert ended["cam-1"].outcome == "unreachable"
+        assert (ended["cam-1"].why or "").startswith("no_shell: the account gives no POSIX shell; it said '-- Setup --")
+        assert ended["cam-2"].value is True
+        view = site.ssh.view("cam-1")
+        assert view is not None
+        assert (view["state"], view["next_look_seconds"] > 20) == ("away", True), "tried rarely: only an operator helps"
+        [finding] = await ssh_link.check(site.rooms.facts)
+        assert finding.finding.startswith("cam-1 lets this gateway in and runs no command: no_shell: ")
+        assert finding.fix.endswith("outstation devices set cam-1 --ssh USER@HOST")
+
+
+async def test_a_menu_that_waits_for_a_choice_is_shown_when_the_time_is_over(tmp_path: Path) -> None:
+    typed: list[bytes] = []
+
+    async def menu(process: asyncssh.SSHServerProcess[bytes]) -> None:
+        process.stdout.write(b"1) Status  2) Reboot\r\n> ")
+        typed.append(await process.stdin.read())
+
+    async with played_device(menu) as camera, ssh_site(tmp_path, SshSettings(facts_seconds=1.0)) as site:
+        await site.add("cam-1", camera.port, camera.host_keys, LOGIN)
+        await site.away("cam-1", "no_shell: the account gives no POSIX shell; it said '1) Status 2) Reboot >'")
+    assert not any(typed), "nothing is typed into a menu"
 
 
 async def test_a_device_that_hangs_up_after_every_command_is_not_logged_in_to_all_the_time(tmp_path: Path) -> None:

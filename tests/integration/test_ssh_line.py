@@ -12,7 +12,7 @@ import pytest
 from asyncssh import SSHClientConnection
 
 from device_agent.clock import Clock
-from device_agent.host import Host, HostLost
+from device_agent.host import HostLost
 from gateway.devices.ssh_device import SshDevice, host_key_fingerprint
 from gateway.devices.ssh_secrets import Secret
 from gateway.downlinks.ssh_facts import NotTold, ask_facts
@@ -59,7 +59,7 @@ class Road:
         return self.lines[name]
 
 
-def _host_over(connection: SSHClientConnection, grains: dict[str, Any]) -> Host:
+def _host_over(connection: SSHClientConnection, grains: dict[str, Any]) -> SshHost:
     return SshHost(connection, grains)
 
 

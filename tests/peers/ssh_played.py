@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,6 +34,8 @@ class PlayedDevice:
     """Whoever logs in waits while it is cleared."""
     home: Path = Path("/nonexistent")
     """The home of the login user."""
+    login_shell: Sequence[str] = ("/bin/sh", "-c")
+    """What runs the line of a command."""
 
     def __post_init__(self) -> None:
         self.door.set()
@@ -74,8 +76,7 @@ async def shell(process: asyncssh.SSHServerProcess[bytes]) -> None:
     """What a device does with a command: run it."""
     device: PlayedDevice = process.get_extra_info("device")
     run = await asyncio.create_subprocess_exec(
-        "/bin/sh",
-        "-c",
+        *device.login_shell,
         process.command or "",
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
