@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import yaml
@@ -22,7 +22,11 @@ VALUES: Final = 200_000
 BYTES: Final = 8 * 1024 * 1024
 DEPTH: Final = 100
 
+UNCHECKED_CHARACTERS: Final = 4096
+"""A shorter text cannot nest so deep that libyaml runs out of stack."""
+
 _INT: Final = "tag:yaml.org,2002:int"
+_FLOAT: Final = "tag:yaml.org,2002:float"
 _MERGE: Final = "tag:yaml.org,2002:merge"
 _SCALARS: Final = (str, bytes, bytearray, int, float, bool, type(None))
 
@@ -98,6 +102,25 @@ class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mis
             raise ConstructorError(None, None, said, node.start_mark) from None
 
 
+def _fitting(construct: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """The constructor of a tag, with an error of YAML for a text that does not fit it, such as ``!!bool maybe``."""
+
+    def constructed(loader: Any, node: Node) -> Any:
+        try:
+            return construct(loader, node)
+        except (ValueError, KeyError, IndexError, OverflowError):
+            what = f"found {str(node.value)[:80]!r}, which is no {node.tag.rpartition(':')[2]}"
+            raise ConstructorError(None, None, what, node.start_mark) from None
+
+    return constructed
+
+
+construct_integer: Final = _fitting(Loader.construct_yaml_int)
+construct_float: Final = _fitting(Loader.construct_yaml_float)
+
+Loader.add_constructor("tag:yaml.org,2002:bool", _fitting(Loader.construct_yaml_bool))
+Loader.add_constructor(_INT, construct_integer)
+Loader.add_constructor(_FLOAT, construct_float)
 Loader.add_constructor("tag:yaml.org,2002:timestamp", Loader.construct_scalar)
 Loader.add_constructor("tag:yaml.org,2002:binary", Loader.construct_binary)
 
@@ -114,14 +137,16 @@ def _wrong(node: Node, said: str, at: Node) -> ConstructorError:
     return ConstructorError("while constructing a mapping", node.start_mark, said, at.start_mark)
 
 
-def read(text: str, keep: Callable[[Node], None] | None = None) -> Any:
+def read(text: str, keep: Callable[[Node], None] | None = None, reader: type[Loader] = Loader) -> Any:
     """Read the document in a text; ``keep`` may change its nodes first, as those of ``render_names`` do.
 
     Raises:
         yaml.YAMLError: The text is not YAML.
         TooLarge: The document is too large when it is written out.
     """
-    loader = Loader(text)
+    if len(text) > UNCHECKED_CHARACTERS:
+        _check_depth(yaml.parse(text, Loader=reader))
+    loader = reader(text)
     try:
         root = loader.get_single_node()
         if root is not None and keep is not None:
@@ -131,6 +156,18 @@ def read(text: str, keep: Callable[[Node], None] | None = None) -> Any:
         loader.dispose()
     check(found)
     return found
+
+
+def _check_depth(events: Iterable[yaml.Event]) -> None:
+    """Raise ``TooLarge`` for deep nesting: libyaml composes it on the stack of C, and 30,000 levels end the process."""
+    depth = 0
+    for event in events:
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        if depth > DEPTH:
+            raise TooLarge(f"it is nested more than {DEPTH} deep")
 
 
 def check(value: Any) -> None:

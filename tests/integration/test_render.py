@@ -32,6 +32,7 @@ BAD = {
     "a macro that calls itself": ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "RecursionError"),
     "aliases of aliases": (BOMB, "TooLarge"),
     "an alias of itself": ("a: &a [*a]", "TooLarge"),
+    "lists in lists": ("[" * 100_000, "TooLarge"),
     "merges of merges": ("a: &a {x: 1}\nb: {<<: [*a, *a]}", "ConstructorError"),
     "a way out": ("{{ ''.__class__.__mro__[1].__subclasses__() }}", "SecurityError"),
     "a way out by a text": ("{{ '{0.__class__}'.format(1) }}", "SecurityError"),
