@@ -1,7 +1,7 @@
-"""What is typed after a function's name, and lengths of time, as values.
+"""Arguments of a command line as values, as stock Salt reads them, and lengths of time.
 
-Arguments read as in Salt (``salt.utils.args``, ``yamlify_arg``): YAML, where only a list or a dict in its brackets is
-one, and text that YAML would lose or turn into something JSON cannot carry stays the text it is.
+The reading is that of ``parse_input`` and ``yamlify_arg`` in ``salt/utils/args.py`` of Salt 3008. The table in
+docs/command-line.md names each difference.
 """
 
 from __future__ import annotations
@@ -9,17 +9,25 @@ from __future__ import annotations
 import math
 import re
 import sys
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
+from typing import Any, Final
 
 from device_agent.command_line.durations import duration, written
 from device_agent.errors import UsageInvalid
 
-__all__ = ["carried", "duration", "read", "split_arguments", "value", "with_stdin", "written"]
+__all__ = ["carried", "duration", "named", "names", "split_arguments", "value", "with_stdin", "written"]
 
-NAMED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(?!=)(.*)\Z", re.DOTALL)
+NAMED: Final = re.compile(r"([^\d\W][\w.-]*)=(?!=)([^\n]*\n?)\Z")
+"""Salt's pattern of NAME=VALUE: with a line break inside it is plain text. One at the end stays part of the value."""
 
+UNREAD: Final = re.compile("[\t\r\n\x85\u2028\u2029]")
+"""Text with one of these is never read as YAML, which folds line breaks. Salt looks for the first three."""
 
+SIGNS: Final = re.compile(r"\s*(---\s|[&>|\ufeff]|!(\s|\Z))")
+"""Signs of YAML at the beginning that are no part of the value; as an argument they are text."""
+
+DIGITS: Final = re.compile("[0-9_]*_[0-9_]*")
+JID_CHARACTERS: Final = 20
 STDIN_CHARACTERS = 1_048_576
 
 
@@ -34,25 +42,46 @@ def with_stdin(typed: Sequence[str] | None, *, from_stdin: bool) -> list[str]:
     text = sys.stdin.read(STDIN_CHARACTERS + 1)
     if len(text) > STDIN_CHARACTERS:
         raise UsageInvalid(f"standard input has more than {STDIN_CHARACTERS} characters of arguments")
-    return given + text.splitlines()
+    return given + [line.rstrip("\r\n") for line in text.removesuffix("\n").split("\n") if text]
 
 
-def split_arguments(typed: Sequence[str]) -> tuple[list[Any], dict[str, Any]]:
-    """The positional and the named arguments of a function. Raises ``UsageInvalid``."""
+def split_arguments(typed: Sequence[str], unparsed: Collection[str] = ()) -> tuple[list[Any], dict[str, Any]]:
+    """Read the positional and the named arguments of a function.
+
+    Args:
+        typed: the arguments as they were typed.
+        unparsed: names whose values stay text, as with Salt's ``--no-parse``.
+
+    Raises:
+        UsageInvalid: an argument cannot be sent, or a name is given twice.
+    """
     positional: list[Any] = []
-    named: dict[str, Any] = {}
+    by_name: dict[str, Any] = {}
     for text in typed:
-        match = NAMED.match(text)
-        if match is None:
-            positional.append(value(text))
-        elif match[1] in named:
-            raise UsageInvalid(f"the argument {match[1]} is given twice")
+        name, rest = named(text)
+        if name is None:
+            found = value(rest)
+            # Salt's condition_input: an integer as long as a jid is one.
+            positional.append(str(found) if type(found) is int and len(str(found)) == JID_CHARACTERS else found)
+        elif name in by_name:
+            raise UsageInvalid(f"the argument {name} is given twice")
         else:
-            named[match[1]] = value(match[2])
-    return positional, named
+            by_name[name] = rest if name in unparsed else value(rest)
+    return positional, by_name
 
 
-def split_each(functions: Sequence[str], typed: Sequence[str]) -> list[list[Any]]:
+def names(typed: str) -> frozenset[str]:
+    """The names of ``--no-parse``."""
+    return frozenset(name.strip() for name in typed.split(","))
+
+
+def named(text: str) -> tuple[str | None, str]:
+    """The name and the text of NAME=VALUE; no name and the whole text for any other argument."""
+    match = NAMED.match(text)
+    return (None, text) if match is None else (match[1], match[2])
+
+
+def split_each(functions: Sequence[str], typed: Sequence[str], unparsed: Collection[str] = ()) -> list[list[Any]]:
     """The arguments of several functions, with a comma by itself between those of one and the next, as in Salt.
 
     Nothing typed is no argument for any. Raises ``UsageInvalid``.
@@ -72,15 +101,18 @@ def split_each(functions: Sequence[str], typed: Sequence[str]) -> list[list[Any]
             f"{len(functions)} functions have arguments for {len(each)}; put a comma by itself between them, also where"
             " one has none, as in: test.ping,cmd.run , uptime"
         )
-    return [joined(*split_arguments(words)) for words in each]
+    return [joined(*split_arguments(words, unparsed)) for words in each]
 
 
 def value(text: str) -> Any:
-    """One argument as a value. Raises ``UsageInvalid`` for a dict whose keys are not text."""
+    """Read one argument. Raises ``UsageInvalid`` for a dict whose keys are not text, and for an endless one."""
     import yaml
 
-    # A `#` after a space would silently end the value, and `1_000` and `12:30` would become numbers nobody typed.
-    if not text.strip() or text in ("|", "!") or re.fullmatch(r"[-+]?[0-9_:.]*[_:][0-9_:.]*", text):
+    from gateway.cli.argument_yaml import read, spelling_lost
+    from gateway.render_yaml import TooLarge
+
+    bare = text.strip()
+    if bare in ("", "---", "...") or UNREAD.search(text) or SIGNS.match(text) or DIGITS.fullmatch(bare):
         return text
     if text == "None":
         return None
@@ -88,43 +120,22 @@ def value(text: str) -> Any:
         parsed = read(text)
     except (yaml.YAMLError, ValueError, RecursionError):
         return text
-    if (isinstance(parsed, float) and repr(parsed) != text) or (isinstance(parsed, int) and text.startswith("+")):
-        # A version such as 1.10, and an offset such as +0530; where a number is wanted the device makes one of it.
-        return text
+    except TooLarge as error:
+        if text[0] not in "[{":
+            return text
+        raise UsageInvalid(f"an argument cannot be sent: {error}", found=text[:200]) from None
+    if isinstance(parsed, dict | list):
+        return parsed if text.startswith("{" if isinstance(parsed, dict) else "[") and carried(parsed) else text
+    if isinstance(parsed, float | int) and not bare.startswith("!"):
+        kept = carried(parsed) and not spelling_lost(re.sub(r"\s+#.*", "", bare), parsed)
+        return parsed if kept else text
     if "#" in text and (parsed is None or isinstance(parsed, str)):
         return text
-    if (isinstance(parsed, dict) and not text.lstrip().startswith("{")) or (
-        isinstance(parsed, list) and not text.lstrip().startswith("[")
-    ):
-        return text
-    try:
-        return parsed if carried(parsed) else text
-    except RecursionError:
-        raise UsageInvalid("an argument contains itself", found=text) from None
-
-
-def read(text: str) -> Any:
-    """YAML as Salt reads it: ``0644`` is 644, the digits of a mode, where YAML has 420. Raises as YAML does."""
-    import yaml
-
-    class Loader(yaml.SafeLoader):
-        def integer(self, node: yaml.ScalarNode) -> int | str:
-            digits = self.construct_scalar(node)
-            if re.fullmatch(r"0[0-9]+", digits):
-                return int(digits)
-            # A time of day, a name of digits, an offset such as -0600: nobody typed a number.
-            return digits if re.search("[:_]|^[-+]0[0-9]", digits) else self.construct_yaml_int(node)
-
-    Loader.add_constructor("tag:yaml.org,2002:int", Loader.integer)
-    loader = Loader(text)
-    try:
-        return loader.get_single_data()
-    finally:
-        loader.dispose()
+    return parsed if carried(parsed) else text
 
 
 def carried(parsed: object) -> bool:
-    """Whether a message can carry it: no dates, sets, bytes, infinities, and no integer past 64 bits, such as a jid."""
+    """Whether a message can carry it: no sets, bytes, infinities, and no integer past 64 bits."""
     if isinstance(parsed, float):
         return math.isfinite(parsed)
     if isinstance(parsed, int):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import closing
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,7 +10,7 @@ import typer
 
 from device_agent.errors import EXIT_NOT_ALL_OK, EXIT_OK, NotRunning, UsageInvalid
 from gateway.cli import completion
-from gateway.cli.arguments import duration, split_arguments, with_stdin
+from gateway.cli.arguments import duration, names, split_arguments, with_stdin
 from gateway.cli.command import ASKING, HelpText, invocation, verb
 from gateway.cli.failures import INTERRUPTED
 from gateway.cli.highstate import highstate, step_line
@@ -50,6 +51,9 @@ Timeout = Annotated[
 ArgsStdin = Annotated[
     bool, typer.Option("--args-stdin", help="read more arguments from stdin, one a line: they do not show in ps")
 ]
+NoParse = Annotated[
+    str, typer.Option("--no-parse", metavar="NAME[,NAME]", help="named arguments whose values are not read as YAML")
+]
 Json = Annotated[bool, typer.Option("--json", help="one JSON object, with how it ended")]
 Detach = Annotated[bool, typer.Option("--detach", "--async", help="print the jid and do not wait")]
 
@@ -72,6 +76,7 @@ def runner(
     *,
     timeout: Timeout = None,
     args_stdin: ArgsStdin = False,
+    no_parse: NoParse = "",
     as_json: Json = False,
     detach: Detach = False,
 ) -> int:
@@ -82,6 +87,7 @@ def runner(
         function,
         with_stdin(arguments, from_stdin=args_stdin),
         timeout,
+        unparsed=names(no_parse),
         as_json=as_json,
         detach=detach,
     )
@@ -99,6 +105,7 @@ def wheel(
     *,
     timeout: Timeout = None,
     args_stdin: ArgsStdin = False,
+    no_parse: NoParse = "",
     as_json: Json = False,
     detach: Detach = False,
 ) -> int:
@@ -109,6 +116,7 @@ def wheel(
         function,
         with_stdin(arguments, from_stdin=args_stdin),
         timeout,
+        unparsed=names(no_parse),
         as_json=as_json,
         detach=detach,
     )
@@ -118,9 +126,10 @@ def _call(
     context: typer.Context,
     kind: str,
     function: str,
-    arguments: list[str] | None,
+    arguments: list[str],
     timeout: str | None,
     *,
+    unparsed: Collection[str],
     as_json: bool,
     detach: bool,
 ) -> int:
@@ -128,7 +137,7 @@ def _call(
 
     output, client = invocation(context).output, invocation(context).client()
     try:
-        positional, named = split_arguments(arguments or [])
+        positional, named = split_arguments(arguments, unparsed)
     except UsageInvalid as error:
         raise typer.BadParameter(error.what, param_hint="ARG") from None
     seconds = None if timeout is None else duration("--timeout", timeout)

@@ -13,7 +13,7 @@ from device_agent.errors import EXIT_NOT_ALL_OK, EXIT_NOT_RUNNING, EXIT_OK, EXIT
 from device_agent.protocol import limits
 from device_agent.protocol.outcomes import MEANING
 from gateway.cli import completion, targets
-from gateway.cli.arguments import duration, split_arguments, split_each, with_stdin, written
+from gateway.cli.arguments import duration, names, split_arguments, split_each, with_stdin, written
 from gateway.cli.command import HelpText, invocation, verb
 from gateway.cli.failures import INTERRUPTED
 
@@ -97,6 +97,9 @@ Json = Annotated[bool, typer.Option("--json", help="one JSON object per outcome,
 ArgsStdin = Annotated[
     bool, typer.Option("--args-stdin", help="read more arguments from stdin, one a line: they do not show in ps")
 ]
+NoParse = Annotated[
+    str, typer.Option("--no-parse", metavar="NAME[,NAME]", help="named arguments whose values are not read as YAML")
+]
 Detach = Annotated[bool, typer.Option("--detach", help="print the jid and do not wait")]
 Verbose = Annotated[bool, typer.Option("--verbose", help="list every device, also on a terminal")]
 
@@ -121,6 +124,7 @@ def run(
     sealed: Sealed = False,
     returners: Return = None,
     args_stdin: ArgsStdin = False,
+    no_parse: NoParse = "",
     as_json: Json = False,
     detach: Detach = False,
     verbose: Verbose = False,
@@ -139,11 +143,11 @@ def run(
     positional: list[Any]
     named: dict[str, Any] = {}
     try:
-        typed = with_stdin(arguments, from_stdin=args_stdin)
+        typed, unparsed = with_stdin(arguments, from_stdin=args_stdin), names(no_parse)
         if len(functions) > 1:
-            positional = list(split_each(functions, typed))
+            positional = list(split_each(functions, typed, unparsed))
         else:
-            positional, named = split_arguments(typed)
+            positional, named = split_arguments(typed, unparsed)
     except UsageInvalid as error:
         raise typer.BadParameter(error.what, param_hint="ARG") from None
     wanted = {

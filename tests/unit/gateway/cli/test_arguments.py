@@ -21,7 +21,11 @@ from gateway.cli.arguments import duration, split_arguments, value, written
         ("-2.5", -2.5),
         ("0644", 644),
         ("{mode: 0644, at: [12:30, 1_000, 0x1f]}", {"mode": 644, "at": ["12:30", "1_000", 31]}),
-        ("18446744073709551615", 2**64 - 1),
+        ("9223372036854775808", 2**63),
+        ("[18446744073709551615, 18446744073709551616]", [2**64 - 1, "18446744073709551616"]),
+        ("[2026-11-21]", ["2026-11-21"]),
+        ("1.", 1.0),
+        ("!!float 3", 3.0),
         ("true", True),
         ("False", False),
         ("null", None),
@@ -55,7 +59,15 @@ def test_numbers_words_lists_and_dicts_are_what_they_look_like(typed: str, read:
         ".inf",
         ".nan",
         "!!binary aGVsbG8=",
-        "[2026-11-21]",
+        " {a: 1}",
+        "{a: 1, a: 2}",
+        "!!bool maybe",
+        "!!int ''",
+        "[!!binary aGk]",
+        "! test -f /etc/x",
+        "&name text",
+        "--- a",
+        ">-",
         "[unclosed",
         "*",
         "!!python/object/apply:os.system [ls]",
@@ -65,7 +77,8 @@ def test_numbers_words_lists_and_dicts_are_what_they_look_like(typed: str, read:
         "+0530",
         "-0600",
         "-9223372036854775809",
-        "[18446744073709551616]",
+        "[" * 101,
+        "- [" * 2000,
     ],
 )
 def test_text_that_yaml_would_lose_or_json_cannot_carry_stays_text(typed: str) -> None:
@@ -83,8 +96,30 @@ def test_an_argument_that_contains_itself_is_an_error() -> None:
 
 
 def test_named_arguments_are_told_from_text_with_an_equals_sign() -> None:
-    typed = ["a=1", "b=x=y", "1=2", "c==d", "e.f=3", "g=", "--h=1"]
-    assert split_arguments(typed) == (["1=2", "c==d", "e.f=3", "--h=1"], {"a": 1, "b": "x=y", "g": ""})
+    typed = ["a=1", "b=x=y", "1=2", "c==d", "e.f=3", "g-h=", "--h=1", "é=true", "i=1\n2", "j=1\n"]
+    by_name = {"a": 1, "b": "x=y", "e.f": 3, "g-h": "", "é": True, "j": "1\n"}
+    assert split_arguments(typed) == (["1=2", "c==d", "--h=1", "i=1\n2"], by_name)
+
+
+@pytest.mark.parametrize(
+    "text", ["a\nb", "a\n", "[1,\n2]", "3\n", "a\tb", "3\t", "a\r\nb", "'a\nb'", "a\x85b", "a\u2028b"]
+)
+def test_text_with_a_line_break_or_a_tab_is_not_read(text: str) -> None:
+    assert value(text) == text
+
+
+def test_an_integer_as_long_as_a_jid_is_text_by_position_as_with_salt() -> None:
+    assert split_arguments(["12345678901234567890", "x=12345678901234567890"]) == (
+        ["12345678901234567890"],
+        {"x": 12345678901234567890},
+    )
+
+
+def test_an_argument_that_is_nested_too_deep_is_an_error() -> None:
+    with pytest.raises(UsageInvalid, match="nested more than 100 deep"):
+        value("[" * 101 + "]" * 101)
+    with pytest.raises(UsageInvalid, match="nested more than 100 deep"):
+        value("[" * 100_000)
 
 
 def test_an_argument_given_twice_is_an_error() -> None:

@@ -18,6 +18,11 @@ from tests.unit.gateway.cli.conftest import Shell
         (["{door: north, badge: 4711}"], {"door": "north", "badge": 4711}),
         (['{"deep": [1, null, {"a": true}]}'], {"deep": [1, None, {"a": True}]}),
         (["door: north"], {"door": "north"}),
+        (["{a: 2026-11-21}"], {"a": "2026-11-21"}),
+        (["door=north", "badge=4711"], {"door": "north", "badge": 4711}),
+        (["door=north", "{badge: 4711, door: south}"], {"door": "south", "badge": 4711}),
+        (['{"text": "line 1\nline 2",\n\t"badge": 4711}'], {"text": "line 1\nline 2", "badge": 4711}),
+        (["text=line 1\tline 2"], {"text": "line 1\tline 2"}),
     ],
 )
 def test_data_is_a_mapping_in_yaml_or_json(
@@ -29,9 +34,15 @@ def test_data_is_a_mapping_in_yaml_or_json(
     assert api.asked("POST", "/events") == [({}, {"events": [{"tag": "site/door", "data": data}]})]
 
 
-@pytest.mark.parametrize("typed", ["north", "[1, 2]", "{a: 2026-11-21}", "{a: .inf}", "{", "", "{1: a}"])
-def test_what_is_no_mapping_is_not_fired(typed: str, api: ApiDouble, shell: Shell) -> None:
-    finished = shell.here("fire", "site/door", typed)
+@pytest.mark.parametrize(
+    "typed",
+    [
+        *(["north"], ["[1, 2]"], ["{a: .inf}"], ["{"], [""], ["{1: a}"], ["{a: 1, a: 2}"], ["{a: !!bool maybe}"]),
+        *(["{a: 1}", "{b: 2}"], ["a=1", "a=2"], ["a: 1\nb: 2"], ['{"a": "1\n2", "a": 3}'], ["[\n1]"], ["text=1\n2"]),
+    ],
+)
+def test_what_is_no_mapping_is_not_fired(typed: list[str], api: ApiDouble, shell: Shell) -> None:
+    finished = shell.here("fire", "site/door", *typed)
     assert (finished.status, finished.out) == (2, "")
     assert api.asked("POST", "/events") == []
 
@@ -40,6 +51,8 @@ def test_what_is_no_mapping_is_not_fired(typed: str, api: ApiDouble, shell: Shel
 def test_what_cannot_be_read_is_named_with_its_place(shell: Shell) -> None:
     finished = shell.here("fire", "site/door", '{"door": 1')
     assert "expected ',' or '}', but got '<stream end>' (line 1, column 11) (DATA)" in finished.error
+    finished = shell.here("fire", "site/door", "door: north\nbadge: 4711")
+    assert "data of an event with a line break or a tab is read as JSON: Expecting value (line 1" in finished.error
 
 
 @pytest.mark.usefixtures("api")

@@ -60,6 +60,25 @@ def test_arguments_of_standard_input_stand_behind_those_typed(
     assert (wanted["arg"], wanted["kwarg"]) == (["typed", "secret word", ["a", "b"]], {"timeout": 5})
 
 
+def test_a_line_of_standard_input_is_an_argument_with_all_that_is_in_it(
+    api: ApiDouble, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("a\x0bb\u2028c\x1cd\r\n\n--json\n\tx"))
+    assert shell.here("run", "cam-1", "test.echo", "--args-stdin", "--json").status == 0
+    assert asked(api)["arg"] == ["a\x0bb\u2028c\x1cd", "", "--json", "\tx"]
+
+
+def test_named_arguments_that_are_not_to_be_read_keep_their_text(api: ApiDouble, shell: Shell) -> None:
+    assert shell.here("run", "cam-1", "test.kwarg", "--no-parse", "a, b.c", "a=1", "b.c=yes", "d=1").status == 0
+    assert asked(api)["kwarg"] == {"a": "1", "b.c": "yes", "d": 1}
+
+
+def test_a_script_of_several_lines_arrives_as_it_is(api: ApiDouble, shell: Shell) -> None:
+    script = "HOME=/tmp\nfor i in 1 2\ndo\techo $i # \ndone\n"
+    assert shell.here("run", "cam-1", "cmd.run", script, f"stdin={script[10:22]}\n").status == 0
+    assert (asked(api)["arg"], asked(api)["kwarg"]) == ([script], {"stdin": "for i in 1 2\n"})
+
+
 def test_more_of_standard_input_than_a_job_carries_is_refused(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("x" * (STDIN_CHARACTERS + 1)))
     finished = shell.here("run", "cam-1", "test.echo", "--args-stdin")
