@@ -20,7 +20,7 @@ from device_agent.counters import Counters
 from device_agent.custom.modules import CustomModules
 from device_agent.device import Device
 from device_agent.enroller import Enroller
-from device_agent.errors import ConfigInvalid
+from device_agent.errors import ConfigInvalid, StartDeferred
 from device_agent.events import EventOutbox
 from device_agent.grains import own_grains
 from device_agent.guard import Guard
@@ -40,7 +40,7 @@ from device_agent.sealing_rotation import SealingRotation
 from device_agent.service_reports import Judge
 from device_agent.standing import Standing, how
 from device_agent.state_folder import StateFolder
-from device_agent.token_file import find_token, forget_token
+from device_agent.token_file import TokenMissing, find_token, forget_token
 
 log = logging.getLogger(__name__)
 
@@ -204,8 +204,8 @@ class Agent(Part):
         while True:
             try:
                 return await self._enroller()
-            except NothingToJoinBy as nothing:
-                self._joining = f"not joined yet: {nothing.hint}"
+            except (NothingToJoinBy, TokenMissing, StartDeferred) as nothing:
+                self._joining = f"not joined yet: {nothing.hint or nothing.what}"
                 await asyncio.sleep(TICK_SECONDS)
 
     async def _join(self, enroller: Enroller | None) -> None:

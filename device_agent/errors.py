@@ -3,6 +3,7 @@
 OutstationError
 ├── UsageInvalid        exit 2   the command line was wrong
 ├── ConfigInvalid       exit 6   a settings file was wrong; the unit does not restart
+│   └── StartDeferred   exit 1   what the settings name is not there yet; the unit restarts
 ├── NotRunning          exit 7   no station answers at the socket
 ├── NotFound            exit 2   no such job, device, site or key
 ├── PolicyRefused       exit 8   refused by policy
@@ -92,6 +93,16 @@ class ConfigInvalid(OutstationError):
 
     exit_status = EXIT_CONFIG
     default_id = "config.invalid"
+
+
+class StartDeferred(ConfigInvalid):
+    """What the settings name cannot be used now, and may be without any change of them: the unit starts again.
+
+    Handlers of ``ConfigInvalid`` handle it as well; only the exit status differs.
+    """
+
+    exit_status = EXIT_NOT_ALL_OK
+    default_id = "start.deferred"
 
 
 class NotRunning(OutstationError):

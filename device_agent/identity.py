@@ -15,6 +15,7 @@ from typing import Final
 from device_agent import RELEASED
 from device_agent.durable import replace_private
 from device_agent.errors import ConfigInvalid, Refused
+from device_agent.start_errors import start_error
 from device_agent.trust import codec
 from device_agent.trust.chain import STATE_BYTES, Anchor
 from device_agent.trust.epochs import GroupKeys
@@ -195,8 +196,8 @@ class IdentityFile:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise ConfigInvalid(
-                f"the identity cannot be read: {error.strerror or error}", where=str(self.path)
+            raise start_error(
+                error, f"the identity cannot be read: {error.strerror or error}", where=str(self.path)
             ) from error
         try:
             identity = Identity.from_bytes(content)
@@ -245,8 +246,8 @@ class IdentityFile:
         try:
             self.save(identity.to_bytes())
         except OSError as error:
-            raise ConfigInvalid(
-                f"the identity cannot be written: {error.strerror or error}", where=str(self.path)
+            raise start_error(
+                error, f"the identity cannot be written: {error.strerror or error}", where=str(self.path)
             ) from error
         identity.changed = False
         return identity

@@ -21,6 +21,7 @@ from msgspec import inspect
 from device_agent.errors import ConfigInvalid
 from device_agent.settings_file import Items, Place, Scalar, Section, Tree, read_file, read_text, shown
 from device_agent.settings_words import Setting, describe, example_words, schema, table_type, type_words, unwrapped
+from device_agent.start_errors import start_error
 
 __all__ = ["Setting", "describe", "load", "load_text", "places", "says", "written"]
 
@@ -118,9 +119,8 @@ def _pieces(folder: Path) -> list[Path]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
-        raise ConfigInvalid(
-            f"the folder of settings cannot be read: {error.strerror}", where=str(folder), hint=f"ls -ld {folder}"
-        ) from None
+        what = f"the folder of settings cannot be read: {error.strerror}"
+        raise start_error(error, what, where=str(folder), hint=f"ls -ld {folder}") from None
 
 
 def _overlaid(under: Section, over: Section) -> Section:

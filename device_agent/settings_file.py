@@ -14,6 +14,7 @@ from pathlib import Path
 import yaml
 
 from device_agent.errors import ConfigInvalid
+from device_agent.start_errors import start_error
 
 FILE_BYTES = 1024 * 1024
 NODES = 100_000
@@ -147,16 +148,16 @@ def _text(file: Path) -> str:
     try:
         with file.open("rb") as opened:
             body = opened.read(FILE_BYTES + 1)
-    except FileNotFoundError:
-        raise ConfigInvalid("there is no such settings file", where=str(file), hint=f"ls -l {file.parent}") from None
+    except FileNotFoundError as error:
+        what = "there is no such settings file"
+        raise start_error(error, what, file, where=str(file), hint=f"ls -l {file.parent}") from None
     except PermissionError as error:
         raise ConfigInvalid(
             f"the settings file cannot be read: {error.strerror}", where=str(file), hint=made_readable(file)
         ) from None
     except OSError as error:
-        raise ConfigInvalid(
-            f"the settings file cannot be read: {error.strerror}", where=str(file), hint=f"ls -ld {file}"
-        ) from None
+        what = f"the settings file cannot be read: {error.strerror}"
+        raise start_error(error, what, where=str(file), hint=f"ls -ld {file}") from None
     if len(body) > FILE_BYTES:
         raise ConfigInvalid(
             "the settings file is too large",

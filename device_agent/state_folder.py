@@ -8,8 +8,9 @@ import os
 from pathlib import Path
 from typing import Final
 
-from device_agent.errors import ConfigInvalid
+from device_agent.errors import StartDeferred
 from device_agent.outbox import JournalUnavailable
+from device_agent.start_errors import check_mounted, start_error
 
 LOCK: Final = "lock"
 FULL: Final = (errno.ENOSPC, errno.EDQUOT)
@@ -29,12 +30,14 @@ class StateFolder:
         Raises ``ConfigInvalid`` when it cannot be used, or another process has it, and ``JournalUnavailable`` when the
         disk is full: that is no matter of settings, and the next start may find room.
         """
+        check_mounted(self.path, "state_dir")
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise ConfigInvalid(
+            # The other one may end.
+            raise StartDeferred(
                 "another agent runs with this state directory",
                 where="state_dir",
                 found=str(self.path),
@@ -45,7 +48,8 @@ class StateFolder:
                 raise JournalUnavailable(
                     "the disk is full", where=str(self.path), found=error.strerror, hint=mended(error, self.path)
                 ) from error
-            raise ConfigInvalid(
+            raise start_error(
+                error,
                 f"the state directory cannot be used: {error.strerror or error}",
                 where="state_dir",
                 found=str(self.path),

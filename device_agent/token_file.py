@@ -8,10 +8,17 @@ from typing import Final
 
 from device_agent.config import AgentSettings
 from device_agent.errors import ConfigInvalid, Refused, UsageInvalid
+from device_agent.start_errors import start_error
 from device_agent.trust.token import TEXT_MAX, JoinToken
 
 FILE: Final = "token"
 """Name of the file in the state directory."""
+
+
+class TokenMissing(ConfigInvalid):
+    """The file that the settings name has no token yet; a unit waits for it, as it does where they name none."""
+
+    default_id = "config.no_token"
 
 
 def find_token(table: AgentSettings) -> JoinToken | None:
@@ -22,11 +29,17 @@ def find_token(table: AgentSettings) -> JoinToken | None:
     except FileNotFoundError:
         if table.token_file is None:
             return None
-        raise ConfigInvalid("the file with the token is not there", where="token_file", found=str(path)) from None
+        raise TokenMissing(
+            "the file with the token is not there",
+            where="token_file",
+            found=str(path),
+            hint=f"put the token into {path}",
+        ) from None
     except UsageInvalid as error:
         raise ConfigInvalid(error.what, where=str(path), hint=error.hint) from error
     except OSError as error:
-        raise ConfigInvalid(f"the token cannot be read: {error.strerror or error}", where=str(path)) from error
+        what = f"the token cannot be read: {error.strerror or error}"
+        raise start_error(error, what, path, where=str(path)) from error
 
 
 def forget_token(table: AgentSettings) -> None:

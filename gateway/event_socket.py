@@ -17,9 +17,9 @@ from typing import ClassVar
 
 import zmq
 
-from device_agent.errors import ConfigInvalid
 from device_agent.parts import Part
 from device_agent.protocol.messages import Event, encode_value
+from device_agent.start_errors import start_error
 from gateway.bus import Bus, Subscriber
 from gateway.event_shape import salt_data
 from gateway.metrics import Metrics
@@ -100,7 +100,8 @@ class EventSocket(Part):
         try:
             socket.bind(f"ipc://{self._path}")
         except zmq.ZMQError as error:
-            raise ConfigInvalid(
+            raise start_error(
+                OSError(error.errno, str(error)),
                 "the socket for events cannot be made",
                 where="events.socket",
                 found=f"{self._path}: {error}",

@@ -8,7 +8,8 @@ import socket
 import struct
 from pathlib import Path
 
-from device_agent.errors import ConfigInvalid
+from device_agent.errors import ConfigInvalid, StartDeferred
+from device_agent.start_errors import start_error
 
 PATH_BYTES = 107
 """Longest path of a unix socket (unix(7))."""
@@ -30,7 +31,8 @@ def own_socket(path: Path, *, what: str, setting: str) -> socket.socket:
             with socket.socket(socket.AF_UNIX) as probe:
                 probe.settimeout(PROBE_SECONDS)
                 probe.connect(str(path))
-            raise ConfigInvalid(
+            # The other one may end.
+            raise StartDeferred(
                 "another station answers at this socket",
                 where=setting,
                 found=str(path),
@@ -66,8 +68,10 @@ def user_at(connection: socket.socket) -> tuple[str, int]:
 
 
 def _unusable(path: Path, what: str, setting: str, error: OSError) -> ConfigInvalid:
-    return ConfigInvalid(
+    return start_error(
+        error,
         f"{what} cannot be made",
+        path,
         where=setting,
         found=f"{path}: {error.strerror or error}",
         allowed=f"a path of at most {PATH_BYTES} bytes in a folder that this user may write",

@@ -21,7 +21,7 @@ import uvloop
 from msgspec import structs
 
 from device_agent.clock import Clock
-from device_agent.errors import EXIT_NOT_ALL_OK, EXIT_OK, ConfigInvalid, OutstationError
+from device_agent.errors import EXIT_NOT_ALL_OK, EXIT_OK, ConfigInvalid, OutstationError, StartDeferred
 from device_agent.log_stream import log_to
 from device_agent.notify import Notifier
 from device_agent.parts import Part, leaves
@@ -384,8 +384,9 @@ async def _until_stopped(role: Role, settings: StationSettings, config: Path, no
         await station.run()
 
 
-def _taken(state_dir: Path) -> ConfigInvalid:
-    return ConfigInvalid(
+def _taken(state_dir: Path) -> StartDeferred:
+    # The other one may end.
+    return StartDeferred(
         "another station uses this state folder",
         where="state_dir",
         found=str(state_dir),

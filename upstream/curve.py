@@ -25,6 +25,7 @@ from device_agent.clock import Clock
 from device_agent.durable import replace_private
 from device_agent.errors import ConfigInvalid
 from device_agent.protocol import limits
+from device_agent.start_errors import start_error
 from upstream.ports import Admission, Refusals
 
 log = logging.getLogger(__name__)
@@ -84,7 +85,8 @@ def load_or_make(path: Path) -> CurveKeys:
     except UnicodeDecodeError:
         text = ""
     except OSError as error:
-        raise ConfigInvalid(
+        raise start_error(
+            error,
             "the station's key file cannot be read",
             where=str(path),
             found=error.strerror,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import zmq
 import zmq.asyncio
 
-from device_agent.errors import ConfigInvalid
 from device_agent.protocol import limits
+from device_agent.start_errors import start_error
 from upstream.connection_watch import ConnectionWatch
 from upstream.curve import ZAP_DOMAIN, CurveKeys
 
@@ -42,11 +42,13 @@ def bound_router(
         socket.bind(listen)
     except zmq.ZMQError as error:
         socket.close(linger=0)
-        raise ConfigInvalid(
+        # For a name that nobody resolves, and for an interface that is not there, ZeroMQ says ENODEV.
+        raise start_error(
+            OSError(error.errno, str(error)),
             "the address for sites cannot be used",
             where="sites.listen",
             found=f"{listen}: {error}",
             allowed="tcp://ADDRESS:PORT that is free on this machine",
-            hint="choose another port, or stop what uses this one: ss -ltnp",
+            hint="see: ip address; choose another port, or stop what uses this one: ss -ltnp",
         ) from None
     return socket

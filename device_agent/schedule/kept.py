@@ -14,9 +14,9 @@ import msgspec
 from msgspec import Struct
 
 from device_agent.durable import replace_private
-from device_agent.errors import ConfigInvalid
 from device_agent.framing import free_name
 from device_agent.schedule.turns import State
+from device_agent.start_errors import start_error
 
 log = logging.getLogger(__name__)
 
@@ -92,9 +92,8 @@ class KeptFile:
         except FileNotFoundError:
             return Kept()
         except OSError as error:
-            raise ConfigInvalid(
-                f"the kept schedule cannot be read: {error.strerror}", where=str(self._path), hint=f"ls -l {self._path}"
-            ) from None
+            what = f"the kept schedule cannot be read: {error.strerror}"
+            raise start_error(error, what, where=str(self._path), hint=f"ls -l {self._path}") from None
         try:
             if len(body) > FILE_BYTES:
                 raise ValueError(f"over {FILE_BYTES} bytes")

@@ -11,6 +11,7 @@ from typing import Any
 
 from device_agent.errors import ConfigInvalid
 from device_agent.settings_file import made_readable
+from device_agent.start_errors import start_error
 
 
 @dataclass(frozen=True)
@@ -47,8 +48,12 @@ class Listen:
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self.certificate, self.key)
         except (OSError, ValueError) as error:
             # SSLError is an OSError, and says little of what is wrong with a file.
-            raise ConfigInvalid(
+            raise start_error(
+                # An SSLError has a number of OpenSSL where an OSError has its errno.
+                error if isinstance(error, OSError) and not isinstance(error, ssl.SSLError) else OSError(str(error)),
                 "the API's certificate cannot be used",
+                Path(self.certificate),
+                Path(self.key),
                 where="api.certificate, api.key",
                 found=f"{self.certificate}, {self.key}: {getattr(error, 'reason', None) or error}",
                 allowed="a certificate chain and its key without a password, both PEM, readable by this user",

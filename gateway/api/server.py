@@ -6,6 +6,7 @@ Who asks is known before anything is read of what is asked: by the kernel at the
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Sequence
@@ -23,6 +24,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from device_agent.errors import ConfigInvalid, NotFound, PolicyRefused, StationFailed
 from device_agent.name_lookup import NameLookup
 from device_agent.parts import Part
+from device_agent.start_errors import start_error
 from gateway.accept_failures import AcceptFailures
 from gateway.api.accepting_server import AcceptingServer
 from gateway.api.acceptor import Acceptor
@@ -245,12 +247,13 @@ class ApiServer(Part):
 
     @staticmethod
     def _not_there(listen: Listen, error: OSError) -> ConfigInvalid:
-        return ConfigInvalid(
+        return start_error(
+            error,
             "the API cannot listen there",
             where="api.listen",
             found=f"{listen.address}: {error.strerror or error}",
             allowed="an address of this machine, and a port that nobody uses",
-            hint=f"ss -ltnp 'sport = :{listen.port}'",
+            hint=f"ss -ltnp 'sport = :{listen.port}'" if error.errno == errno.EADDRINUSE else "ip address",
         )
 
     async def close(self) -> None:

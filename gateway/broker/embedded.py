@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from device_agent.errors import ConfigInvalid
 from device_agent.mqtt import BrokerAddress
+from device_agent.start_errors import start_error
 from gateway.broker.part import BrokerPart
 from gateway.broker.passwords import hash_password, new_password
 from gateway.broker.rules import Role
@@ -104,7 +105,8 @@ class EmbeddedBroker(BrokerPart):
         try:
             await door.open(self.host, port)
         except OSError as error:
-            raise ConfigInvalid(
+            raise start_error(
+                error,
                 "the embedded broker did not start",
                 where=f"{key} {port}",
                 found=str(error),

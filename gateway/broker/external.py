@@ -16,6 +16,7 @@ from typing import Any
 from device_agent.clock import Clock
 from device_agent.errors import ConfigInvalid, StationFailed
 from device_agent.mqtt import BrokerAddress
+from device_agent.start_errors import start_error
 from gateway.broker.folder import RulesFolder
 from gateway.broker.hangup import hang_up
 from gateway.broker.part import BrokerPart
@@ -87,8 +88,10 @@ class ExternalBroker(BrokerPart):
             self._folder = RulesFolder(self._path, mode=0o640, owner=(-1, self._path.stat().st_gid))
             self._write()
         except OSError as error:
-            raise ConfigInvalid(
+            raise start_error(
+                error,
                 "the folder of the broker's rules cannot be used",
+                self._path,
                 where="broker.rules_dir",
                 found=f"{error.filename or self._path}: {error.strerror}",
                 allowed="a folder of this user, with the group of the broker's user",

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import fcntl
 import logging
 import os
@@ -27,6 +28,7 @@ from device_agent.clock import Clock
 from device_agent.errors import ConfigInvalid, StationFailed
 from device_agent.mqtt import BrokerAddress
 from device_agent.name_lookup import NameLookup
+from device_agent.start_errors import passes, start_error
 from gateway.broker.folder import RulesFolder
 from gateway.broker.hangup import hang_up
 from gateway.broker.login import lets_in
@@ -124,12 +126,14 @@ class Mosquitto(RuledBroker):
         settings = self._make_folder()
         canary = self._write()
         for attempt in range(PORT_RETRIES):
-            taken = await self._taken()
-            failure = taken[1] if taken else await self._start([*_prefix(), program, "-c", str(settings)], canary)
-            if failure is None:
-                break
-            if "Address already in use" not in failure or attempt == PORT_RETRIES - 1:
-                raise self._not_started(taken[0] if taken else f"broker.port {self.port}", failure)
+            refused = await self._refused_door()
+            if refused is None:
+                failure = await self._start([*_prefix(), program, "-c", str(settings)], canary)
+                if failure is None:
+                    break
+                refused = f"broker.port {self.port}", _said_error(failure)
+            if not passes(refused[1]) or attempt == PORT_RETRIES - 1:
+                raise self._not_started(*refused)
             await asyncio.sleep(PORT_RETRY_SECONDS)
         log.info("broker running host=%s port=%d enroll_port=%d", self.host, self.port, self.enroll_port)
         self.spawn(self._read_log(), "log")
@@ -193,8 +197,8 @@ class Mosquitto(RuledBroker):
 
     # --- process -------------------------------------------------------------------------------------------------
 
-    async def _taken(self) -> tuple[str, str] | None:
-        """The door whose port somebody else has, and why it cannot be ours: what answers there would pass for us."""
+    async def _refused_door(self) -> tuple[str, OSError] | None:
+        """The setting of a door that cannot be had, and why: whatever listens there instead would pass for this one."""
         doors = {"broker.port": self.port, "broker.enroll_port": self.enroll_port, "broker.tls_port": self.tls_port}
         for key, port in doors.items():
             if port is None:
@@ -204,20 +208,20 @@ class Mosquitto(RuledBroker):
                 with socket.socket(family, socket.SOCK_STREAM) as probe:
                     probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                     probe.bind(address)
-            except socket.gaierror as error:
-                return f"broker.host {self.host}", error.strerror or str(error)
             except OSError as error:
-                return f"{key} {port}", error.strerror or str(error)
+                of_port = error.errno in {errno.EADDRINUSE, errno.EACCES} and not isinstance(error, socket.gaierror)
+                return (f"{key} {port}" if of_port else f"broker.host {self.host}"), error
         return None
 
-    def _not_started(self, where: str, failure: str) -> ConfigInvalid:
+    def _not_started(self, where: str, error: OSError) -> ConfigInvalid:
         hint = "see: ip address"
-        if "Address already in use" in failure:
+        if error.errno == errno.EADDRINUSE:
             hint = f"see what uses it: ss -ltnp 'sport = :{where.rpartition(' ')[2]}'"
-        return ConfigInvalid(
+        return start_error(
+            error,
             "the broker did not start",
             where=where,
-            found=failure or "it ended without a word",
+            found=error.strerror or str(error),
             allowed="an address of this machine, and free ports on it",
             hint=hint,
         )
@@ -249,6 +253,12 @@ class Mosquitto(RuledBroker):
         status = await self._process.wait()
         if not self._stopping:
             raise StationFailed(f"the broker ended by itself with status {status}", error_id="broker.ended")
+
+
+def _said_error(failure: str) -> OSError:
+    """What ended the broker, as an error that passes: the gateway wrote the settings of the broker itself."""
+    number = errno.EADDRINUSE if os.strerror(errno.EADDRINUSE) in failure else errno.EAGAIN
+    return OSError(number, failure or "it ended without a word, or let nobody in in time")
 
 
 def _is_expected(line: str) -> bool:

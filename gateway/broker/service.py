@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from device_agent.clock import Clock
-from device_agent.errors import ConfigInvalid
 from device_agent.mqtt import BrokerAddress
+from device_agent.start_errors import start_error
 from gateway.broker.folder import RulesFolder
 from gateway.broker.hangup import hang_up
 from gateway.broker.login import answers
@@ -80,8 +80,10 @@ class ServiceBroker(RuledBroker):
             self._use(RulesFolder(self._rules_dir), runtime=self._runtime, user=user)
             self._write()
         except OSError as error:
-            raise ConfigInvalid(
+            raise start_error(
+                error,
                 "the folder of the broker's files cannot be used",
+                self._rules_dir,
                 where="broker.rules_dir",
                 found=f"{error.filename or self._rules_dir}: {error.strerror}",
                 allowed="a folder of this user",

@@ -53,7 +53,8 @@ def main(settings: Path = SETTINGS) -> int:  # noqa: RET503 - what follows execv
         unread = (
             f"its settings cannot be read ({settings}: {error.strerror}); try: chown -R outstation: {settings.parent}"
         )
-        return _refuse(notifier, EXIT_CONFIG, unread)
+        # A disk that fails or is not there yet may work at the next start.
+        return _refuse(notifier, EXIT_CONFIG if isinstance(error, PermissionError) else EXIT_NOT_ALL_OK, unread)
     ports = list(_doors(text))
     for host, port in ports:
         if why := _unusable(host, port):

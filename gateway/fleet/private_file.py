@@ -7,6 +7,7 @@ from pathlib import Path
 
 from device_agent.durable import replace_private
 from device_agent.errors import ConfigInvalid, StationFailed
+from device_agent.start_errors import start_error
 
 
 def write_private(path: Path, body: bytes) -> None:
@@ -34,7 +35,8 @@ def read_private(path: Path, most: int) -> bytes | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise ConfigInvalid(
+        raise start_error(
+            error,
             "a file cannot be read",
             where=str(path),
             found=error.strerror or str(error),

@@ -9,11 +9,13 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-from device_agent.errors import ConfigInvalid, OutstationError, StationFailed, UsageInvalid
+from device_agent.errors import OutstationError, StationFailed, UsageInvalid
+from device_agent.start_errors import check_mounted, start_error
 
 
 def made(folder: Path) -> Path:
     """The folder, made when it is not there. Raises ``ConfigInvalid``."""
+    check_mounted(folder, "state_dir")
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -58,7 +60,8 @@ def at_rest(folder: Path, instead: str) -> AbstractContextManager[None]:
 def _unusable(folder: Path, error: OSError) -> OutstationError:
     if error.errno == errno.ENOSPC:
         return full(error, folder)
-    return ConfigInvalid(
+    return start_error(
+        error,
         "the state folder cannot be used",
         where="state_dir",
         found=f"{folder}: {error.strerror}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import os
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from device_agent.errors import ConfigInvalid, StationFailed
+from device_agent.start_errors import start_error
 from gateway.store.damage import is_full, is_io_error
 
 log = logging.getLogger(__name__)
@@ -91,12 +93,13 @@ def migrate(path: Path) -> str:
                 found=str(error),
                 hint="look at the disk: dmesg -T | tail -n 50",
             ) from None
-        raise ConfigInvalid(
+        raise start_error(
+            _system_error(error, path),
             "the store cannot be opened",
             where=str(path),
             found=str(error),
             allowed="a SQLite file written by this program, in a folder that this user may write",
-            hint=f"check the permissions and the free space of {path.parent}",
+            hint=f"check the permissions and the free space of {path.parent}; fuser -v {path}",
         ) from None
     finally:
         if connection is not None:
@@ -133,3 +136,18 @@ def _keep_private(path: Path) -> None:
     except FileExistsError:
         # Not opened: closing it would end the locks that this process may have on it (fcntl(2)).
         path.chmod(0o600)
+
+
+def _system_error(error: sqlite3.DatabaseError | OSError, path: Path) -> OSError:
+    """What the operating system would say: another program may hold the store, or its file system be read-only."""
+    if isinstance(error, OSError):
+        return error
+    number = {
+        sqlite3.SQLITE_BUSY: errno.EBUSY,
+        sqlite3.SQLITE_LOCKED: errno.EBUSY,
+        sqlite3.SQLITE_NOMEM: errno.ENOMEM,
+    }.get(getattr(error, "sqlite_errorcode", 0) & 0xFF, 0)
+    with contextlib.suppress(OSError):
+        if not number and os.statvfs(path.parent).f_flag & os.ST_RDONLY:
+            number = errno.EROFS
+    return OSError(number, str(error))

@@ -207,7 +207,7 @@ async def test_a_second_agent_on_the_same_state_is_refused(
     assert second.process is not None
     async with asyncio.timeout(60):
         assert await second.process.wait() != 0
-    assert "ConfigInvalid: another agent runs with this state directory" in second.log
+    assert "StartDeferred: another agent runs with this state directory" in second.log
     assert station.hellos["cam-8"] == []
     await station.deliver(a_job(1))
     await station.returned(a_job(1).jid, NAME)

@@ -5,6 +5,7 @@ test_broker_rules.py.
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import socket
@@ -17,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from device_agent.errors import ConfigInvalid, StationFailed
+from device_agent.errors import EXIT_NOT_ALL_OK, ConfigInvalid, StartDeferred, StationFailed
 from device_agent.mqtt import BrokerAddress, MqttLink
 from device_agent.parts import leaves
 from device_agent.protocol import limits
@@ -149,22 +150,59 @@ async def test_a_port_that_is_taken_stops_the_start(answers: bool, door: str, se
             async with managed(**{door: port}):
                 raise AssertionError("it started on a port that is taken")
     (reason,) = leaves(error.value)
-    assert isinstance(reason, ConfigInvalid)
+    assert isinstance(reason, StartDeferred), "whoever has the port may end"
     assert reason.where == f"broker.{door} {port}"
     assert "in use" in str(reason.found)
     assert f"sport = :{port}" in str(reason.hint)
     assert list(settings_folder.iterdir()) == []
 
 
-async def test_an_address_of_another_machine_stops_the_start() -> None:
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("host", ["192.0.2.1", "2001:db8::1", "broker.invalid"])
+async def test_an_address_that_is_not_here_yet_stops_the_start_and_the_unit_tries_again(host: str) -> None:
     broker = managed()
-    broker.host = "192.0.2.1"
+    broker.host = host
     with pytest.raises(ExceptionGroup) as error:
         async with broker:
             raise AssertionError("it started on an address that is not here")
     (reason,) = leaves(error.value)
-    assert isinstance(reason, ConfigInvalid)
+    assert isinstance(reason, StartDeferred)
+    assert reason.exit_status == EXIT_NOT_ALL_OK
+    assert (reason.where, reason.hint) == (f"broker.host {host}", "see: ip address")
     assert "address of this machine" in str(reason.allowed)
+
+
+async def test_an_address_that_comes_in_a_moment_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = iter([OSError(errno.EADDRNOTAVAIL, "Cannot assign requested address"), None])
+
+    class Late(Mosquitto):
+        async def _refused_door(self) -> tuple[str, OSError] | None:
+            error = next(looks)
+            return ("broker.host 127.0.0.1", error) if error is not None else await super()._refused_door()
+
+    monkeypatch.setattr(mosquitto, "PORT_RETRY_SECONDS", 0.0)
+    port, enroll_port = free_ports(2)
+    async with Late(
+        site="lisbon", state_dir=Path("/nowhere"), host="127.0.0.1", port=port, enroll_port=enroll_port
+    ) as broker:
+        assert alive(broker.status()["pid"])
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_broker_that_does_not_come_up_is_no_wrong_setting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "mosquitto"
+    program.write_text("#!/bin/sh\necho 'Error: Out of memory.' >&2; exit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(mosquitto, "find_mosquitto", lambda: str(program))
+    monkeypatch.setattr(mosquitto, "_prefix", list)
+    with pytest.raises(ExceptionGroup) as error:
+        async with managed():
+            raise AssertionError("it started with a broker that ended")
+    (reason,) = leaves(error.value)
+    assert isinstance(reason, StartDeferred)
+    assert reason.found == "Error: Out of memory."
 
 
 async def test_it_serves_the_sites_network() -> None:
@@ -184,11 +222,11 @@ async def test_a_port_that_becomes_free_in_a_moment_is_waited_for() -> None:
     asked: list[str | None] = []
 
     class Counting(Mosquitto):
-        async def _taken(self) -> tuple[str, str] | None:
+        async def _refused_door(self) -> tuple[str, OSError] | None:
             if len(asked) == 2:
                 taken.close()
-            found = await super()._taken()
-            asked.append(found[1] if found else None)
+            found = await super()._refused_door()
+            asked.append(found[1].strerror if found else None)
             return found
 
     settings = managed(port)
@@ -298,5 +336,5 @@ async def test_the_embedded_broker_tells_when_its_port_is_taken() -> None:
             async with embedded_broker(port):
                 raise AssertionError("it started on a port that is taken")
     (reason,) = leaves(error.value)
-    assert isinstance(reason, ConfigInvalid)
+    assert isinstance(reason, StartDeferred)
     assert reason.where == f"broker.port {port}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import fcntl
 import os
 import shutil
 import socket
@@ -26,6 +27,7 @@ from tests.peers.notified import PlayedSupervisor, played_supervisor
 from tests.peers.small_disk import small_disk
 from tests.peers.station import StationProcess
 from tests.peers.waiting import until
+from tests.peers.with_fstab import with_fstab
 from tests.peers.wrong_starts_page import Row, rows
 
 SECONDS = 60.0
@@ -143,6 +145,55 @@ async def port_taken(bench: Bench, row: Row) -> None:
 @wrong("a port of the broker is taken, managed")
 async def port_taken_managed(bench: Bench, row: Row) -> None:
     bench.settings = {"broker": {"host": "127.0.0.1", "port": bench.taken()}}
+    station = bench.station()
+    await station.start()
+    await ended(bench, station, row)
+
+
+@wrong("the address of the broker is not there yet, managed")
+async def address_of_broker_late(bench: Bench, row: Row) -> None:
+    bench.settings = {"broker": {"host": "192.0.2.10", "port": free_port()}}
+    station = bench.station()
+    await station.start()
+    await ended(bench, station, row)
+
+
+@wrong("the address for sites is not there yet")
+async def address_for_sites_late(bench: Bench, row: Row) -> None:
+    bench.settings = {"sites": {"listen": f"tcp://192.0.2.10:{free_port()}"}}
+    station = bench.station("master")
+    await station.start()
+    await ended(bench, station, row)
+
+
+@wrong("the address of the API is not there yet")
+async def address_of_api_late(bench: Bench, row: Row) -> None:
+    certificate, key = self_made(bench.folder)
+    listen = f"192.0.2.10:{free_port()}"
+    sites = {"listen": f"tcp://127.0.0.1:{free_port()}"}
+    bench.settings = {"api": {"listen": listen, "certificate": str(certificate), "key": str(key)}, "sites": sites}
+    station = bench.station("master")
+    await station.start()
+    await ended(bench, station, row)
+
+
+@wrong("the disk of the state folder is not mounted yet")
+async def disk_late(bench: Bench, row: Row) -> None:
+    disk = bench.folder / "disk"
+    disk.mkdir()
+    bench.within = with_fstab(bench.folder, f"LABEL=data {disk} ext4 defaults 0 2\n")
+    bench.settings = {"state_dir": str(disk / "state")}
+    station = bench.station()
+    await station.start()
+    await ended(bench, station, row)
+    assert list(disk.iterdir()) == [], "no new keys in the empty mount point"
+
+
+@wrong("another station uses the state folder")
+async def folder_taken(bench: Bench, row: Row) -> None:
+    (bench.folder / "state").mkdir(mode=0o700)
+    lock = bench.stack.enter_context((bench.folder / "state" / "lock").open("w"))
+    fcntl.flock(lock, fcntl.LOCK_EX)
     station = bench.station()
     await station.start()
     await ended(bench, station, row)

@@ -14,6 +14,7 @@ import yaml
 
 from tests.peers.notified import played_supervisor
 from tests.peers.small_disk import small_disk
+from tests.peers.with_fstab import with_fstab
 from tests.peers.wrong_starts_page import rows
 
 ROWS = rows("agent")
@@ -46,6 +47,12 @@ def full(config: Path, state: Path, stack: ExitStack) -> None:
     disk.fill()
 
 
+def disk_late(config: Path, state: Path, _stack: ExitStack) -> None:
+    disk = state.with_name("disk")
+    disk.mkdir()
+    config.write_text(yaml.safe_dump({"serial": "cam-7", "state_dir": str(disk / "state")}), encoding="utf-8")
+
+
 def no_identity(_config: Path, state: Path, _stack: ExitStack) -> None:
     state.mkdir(mode=0o700)
     (state / "identity").write_bytes(b"bits that flash has lost")
@@ -61,6 +68,7 @@ SCENARIOS: dict[str, Callable[[Path, Path, ExitStack], None]] = {
     "a setting that does not exist": no_setting,
     "the settings cannot be read": settings_unread,
     "the state directory cannot be used": closed_folder,
+    "the disk of the state directory is not mounted yet": disk_late,
     "the disk is full at the start": full,
     "the identity is damaged": no_identity,
     "the token was not copied whole": no_token,
@@ -75,10 +83,13 @@ def test_the_page_and_these_tests_know_the_same_wrong_starts() -> None:
 async def test_a_wrong_start_says_what_is_wrong_and_what_to_type(name: str, tmp_path: Path) -> None:
     config, state = tmp_path / "agent.yaml", tmp_path / "state"
     config.write_text(yaml.safe_dump({"serial": "cam-7", "state_dir": str(state)}), encoding="utf-8")
+    within: tuple[str, ...] = NO_PRIVILEGE if os.geteuid() == 0 else ()
+    if "mounted" in name:
+        within = with_fstab(tmp_path, f"LABEL=data {tmp_path / 'disk'} ext4 defaults 0 2\n")
     with ExitStack() as stack, played_supervisor() as supervisor:
         SCENARIOS[name](config, state, stack)
         agent = await asyncio.create_subprocess_exec(
-            *(NO_PRIVILEGE if os.geteuid() == 0 else ()),
+            *within,
             *PROGRAM,
             str(config),
             env={**os.environ, **supervisor.environment()},

@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from device_agent.durable import replace_private
 from device_agent.errors import ConfigInvalid, Refused
+from device_agent.start_errors import start_error
 from upstream.salt import x931
 
 PEM_CHARACTERS: Final = 8192
@@ -133,7 +134,8 @@ def load_or_make(path: Path, bits: int) -> GatewayKey:
         replace_private(path, written, (folder.st_uid, folder.st_gid) if os.geteuid() == 0 else None)
         return GatewayKey(made)
     except OSError as error:
-        raise ConfigInvalid(
+        raise start_error(
+            error,
             "the gateway's key for Salt masters cannot be read",
             where=str(path),
             found=error.strerror,
