@@ -12,7 +12,17 @@ from device_agent.clock import Clock
 from device_agent.errors import OutstationError, Refused
 from device_agent.event_file import EventFile
 from device_agent.protocol import limits
-from device_agent.protocol.device_events import KEEP, PAGE_EVENTS, Fired, Heard, Page, check, decode_heard, encode
+from device_agent.protocol.device_events import (
+    KEEP,
+    PAGE_EVENTS,
+    Fired,
+    Heard,
+    Page,
+    check,
+    decode_heard,
+    encode,
+    sendable,
+)
 from device_agent.questions import Station
 
 log = logging.getLogger(__name__)
@@ -50,6 +60,7 @@ class Handed:
 
     async def fire(self, device: str, tag: str, data: dict[str, Any], *, local: bool = False) -> None:
         """The event is on the station's disk when this returns. Raises ``Refused`` and ``OutstationError``."""
+        data = sendable(data)
         check(device, tag, data)
         async with self._turn:
             self._sequence += 1
@@ -73,7 +84,7 @@ class EventOutbox:
 
     async def fire(self, device: str, tag: str, data: dict[str, Any], *, local: bool = False) -> None:
         """The event is on flash when this returns. Raises ``Refused`` and ``JournalUnavailable``."""
-        await self._kept.add(tag, check(device, tag, data), self._clock.wall(), local=local)
+        await self._kept.add(tag, check(device, tag, sendable(data)), self._clock.wall(), local=local)
 
     async def send_all(self, station: Station) -> None:
         """Hand over what waits, page by page, for ever."""

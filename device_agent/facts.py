@@ -20,7 +20,8 @@ from device_agent.facts_script import CUSTOM_FILE_BYTES, script, sections
 from device_agent.host import Host
 from device_agent.own import GRAINS_FILE
 from device_agent.protocol import limits
-from device_agent.protocol.messages import check_plain, encode_value
+from device_agent.protocol.carried import carried, refuse
+from device_agent.protocol.messages import encode_value
 from device_agent.readings import addresses, machine, resources, routes
 
 log = logging.getLogger(__name__)
@@ -117,24 +118,33 @@ def custom(text: str, grains_file: str) -> dict[str, Any]:
         log.error("the file of own grains is too long file=%s allowed=%d", grains_file, CUSTOM_FILE_BYTES - 1)
         return {}
     try:
-        found = _plain(loaded(text))
+        found = loaded(text)
         if not isinstance(found, dict):
             raise TypeError("it is not a mapping")
-        check_plain(found)
-        size = custom_size(found)
-    except (yaml.YAMLError, Refused, TypeError, ValueError, OverflowError, RecursionError) as error:
+    except (yaml.YAMLError, TypeError, ValueError, OverflowError, RecursionError) as error:
         log.error("the file of own grains is not read file=%s error=%r", grains_file, str(error))
         return {}
-    if size > CUSTOM_BYTES:
-        log.error("the file of own grains is too large file=%s bytes=%d allowed=%d", grains_file, size, CUSTOM_BYTES)
-        return {}
-    assert isinstance(found, dict)
-    return found
+    kept: dict[str, Any] = {}
+    size = 1
+    for name, value in found.items():
+        try:
+            one = carried({name: value}, refuse)
+            more = size + len(encode_value(one)) - 1
+            if one.keys() & kept.keys():
+                raise Refused("wrong_type", "another grain has this name")
+            if more > CUSTOM_BYTES:
+                raise Refused("too_large", f"the own grains would have {more} bytes, at most {CUSTOM_BYTES}")
+        except Refused as refused:
+            log.error("an own grain is left out file=%s grain=%s why=%s", grains_file, ascii(name)[:80], refused.detail)
+            continue
+        size = more
+        kept |= one
+    return kept
 
 
 def custom_size(found: Any) -> int:
-    """How much of ``CUSTOM_BYTES`` a device's own grains take."""
-    return len(encode_value(_plain(found)))
+    """How much of ``CUSTOM_BYTES`` a device's own grains take. Raises ``Refused``."""
+    return len(encode_value(carried(found)))
 
 
 def loaded(text: str) -> Any:
@@ -284,15 +294,6 @@ def _init(words: list[str]) -> str:
 
 def _sorted(found: list[str]) -> list[str]:
     return [str(address) for address in sorted(ipaddress.ip_address(word) for word in set(found))]
-
-
-def _plain(value: Any) -> Any:
-    """As a message can carry it: keys are text, dates as they are written."""
-    if isinstance(value, dict):
-        return {str(key): _plain(inner) for key, inner in value.items()}
-    if isinstance(value, (list, set, tuple)):
-        return [_plain(inner) for inner in value]
-    return value if isinstance(value, (str, bool, int, float, bytes, type(None))) else str(value)
 
 
 _PARTS = [

@@ -32,7 +32,8 @@ from device_agent.host import Host, HostLost
 from device_agent.own import Own
 from device_agent.parts import leaves
 from device_agent.protocol import limits
-from device_agent.protocol.messages import FUNCTION_PATTERN, check_plain, encode_value
+from device_agent.protocol.carried import carried
+from device_agent.protocol.messages import FUNCTION_PATTERN, encode_value
 from device_agent.trust.reach import Reach, outgrown
 
 log = logging.getLogger(__name__)
@@ -270,14 +271,10 @@ def checked(ended: Ended) -> Ended:
     if type(ended.retcode) is not int or not -(2**31) <= ended.retcode < 2**31:
         return _unfit(f"result_not_plain: the return code is {str(ended.retcode)[:40]}", why)
     try:
-        value = _plain(ended.value)
-        check_plain(value)
-        size = len(encode_value(value))
+        value = carried(ended.value)
     except Refused as error:
         return _unfit(f"result_not_plain: {error.detail}", why)
-    except (OverflowError, UnicodeEncodeError, TypeError, ValueError) as error:
-        # An integer past 64 bits, or text with half a surrogate pair.
-        return _unfit(f"result_not_plain: {error}", why)
+    size = len(encode_value(value))
     if size > VALUE_BYTES:
         return _unfit(f"result_too_large: {size} bytes, at most {VALUE_BYTES}", why)
     return msgspec.structs.replace(ended, value=value, why=why)
@@ -289,16 +286,3 @@ def _unfit(reason: str, why: str) -> Ended:
 
 def _cut(why: str) -> str:
     return why[: limits.WHY_CHARACTERS].encode(errors="replace").decode()
-
-
-def _plain(value: Any, depth: int = 0) -> Any:
-    """Tuples and sets as lists, at every level; sets in the order of their text, so that two devices agree."""
-    if depth > limits.VALUE_DEPTH:
-        raise Refused("too_deep", f"values nest at most {limits.VALUE_DEPTH} deep")
-    if isinstance(value, dict):
-        return {key: _plain(inner, depth + 1) for key, inner in value.items()}
-    if isinstance(value, (set, frozenset)):
-        return [_plain(inner, depth + 1) for inner in sorted(value, key=repr)]
-    if isinstance(value, (list, tuple)):
-        return [_plain(inner, depth + 1) for inner in value]
-    return value

@@ -70,16 +70,27 @@ async def entry(call: mine.Call, host: Host, own: Own) -> mine.Entry:
 
 async def keep(own: Own, entries: Sequence[mine.Entry], *, clear: bool = False) -> None:
     """Hand values over, in as many questions as it takes. Raises ``FunctionFailed``."""
-    page: list[mine.Entry] = []
+    pages: list[list[mine.Entry]] = [[]]
     size = 0
     for each in entries:
         size += len(each.value) + len(each.allow_tgt)
-        if page and size > QUESTION_ROOM:
-            await ask(own, mine.KEEP, mine.encode(mine.Keep(page, clear)))
-            page, size, clear = [], len(each.value) + len(each.allow_tgt), False
-        page.append(each)
-    if page or clear:
-        await ask(own, mine.KEEP, mine.encode(mine.Keep(page, clear)))
+        if pages[-1] and size > QUESTION_ROOM:
+            pages.append([])
+            size = len(each.value) + len(each.allow_tgt)
+        pages[-1].append(each)
+    bad: FunctionFailed | None = None
+    for page in pages:
+        if page or clear:
+            try:
+                await ask(own, mine.KEEP, mine.encode(mine.Keep(page, clear)))
+            except FunctionFailed as error:
+                # A value that the station does not take costs none of the others.
+                bad = bad or error
+                if not error.why.startswith(mine.BAD_TARGET):
+                    break
+            clear = False
+    if bad is not None:
+        raise bad
 
 
 async def ask(own: Own, about: str, body: bytes = b"") -> bytes:
@@ -111,10 +122,12 @@ def from_pillar(pillar: Mapping[Any, Any], settings: object) -> list[mine.Call]:
     Nobody signed it for this device: what does more than look is not called for it, and named in the log.
     """
     try:
-        found = mine.calls(pillar.get("mine_functions") or [])
+        found, lost = mine.sound_calls(pillar.get("mine_functions") or [])
     except Refused as refusal:
         log.warning("mine_functions in the pillar cannot be read reason=%s", refusal.reason)
         return []
+    for why in lost:
+        log.warning("not in the mine: an entry of mine_functions in the pillar cannot be read why=%r", why)
     own = settings if isinstance(settings, (dict, list)) else ()
     taken = []
     for call in found:

@@ -6,13 +6,14 @@ from typing import Any
 
 from device_agent.errors import Refused, UsageInvalid
 from device_agent.protocol import limits, tags
-from device_agent.protocol.messages import check_plain, encode_value
+from device_agent.protocol.carried import carried
+from device_agent.protocol.messages import encode_value
 
 TAG_CHARACTERS = 512
 
 
-def check_fired(tag: str, data: dict[str, Any]) -> None:
-    """Raises ``UsageInvalid`` for what nobody may fire, whoever he is."""
+def check_fired(tag: str, data: dict[str, Any]) -> dict[str, Any]:
+    """The data as an event carries it. Raises ``UsageInvalid`` for what nobody may fire, whoever he is."""
     if not tag.isprintable() or not 0 < len(tag) <= TAG_CHARACTERS:
         raise UsageInvalid(
             f"a tag is text of at most {TAG_CHARACTERS} characters, without control characters",
@@ -29,18 +30,18 @@ def check_fired(tag: str, data: dict[str, Any]) -> None:
             found=tag[:80],
             allowed=f"any that does not begin with {', '.join(f'{own}/' for own in tags.OWN)}",
         )
-    check_data(data)
+    return check_data(data)
 
 
-def check_data(data: dict[str, Any]) -> None:
-    """Raises ``UsageInvalid`` for data that no event can have."""
+def check_data(data: dict[str, Any]) -> dict[str, Any]:
+    """The data as an event carries it. Raises ``UsageInvalid`` for data that no event can have."""
     try:
-        check_plain(data)
-        size = len(encode_value(data))
-    except (Refused, ValueError, OverflowError) as error:
+        told: dict[str, Any] = carried(data)
+    except Refused as refused:
         raise UsageInvalid(
-            "the data of an event is what JSON can carry", error_id="event.data", where="data", found=str(error)
+            "the data of an event is what JSON can carry", error_id="event.data", where="data", found=refused.detail
         ) from None
+    size = len(encode_value(told))
     if size > limits.EVENT_DATA_BYTES:
         raise UsageInvalid(
             "the data of an event is too large",
@@ -50,3 +51,4 @@ def check_data(data: dict[str, Any]) -> None:
             allowed=f"{limits.EVENT_DATA_BYTES} bytes, encoded as msgpack",
             hint="fire where the data is to be found, and fetch it with a job",
         )
+    return told

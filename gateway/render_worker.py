@@ -18,6 +18,8 @@ from typing import Any, Final
 
 import msgspec
 
+from device_agent.errors import Refused
+from device_agent.protocol.carried import carried
 from gateway import render_yaml
 from gateway.render_calls import NotCallable
 from gateway.render_frames import Answer, Asking, Problem, Read, Ready, Task, Told, Tree, encode
@@ -158,9 +160,13 @@ class Worker:
 
 def _fitting(data: Any, problems: list[Problem]) -> Answer:
     try:
-        return Answer(data=msgspec.msgpack.encode(data), problems=problems)
-    except (TypeError, OverflowError, ValueError) as error:
-        return Answer(refused="not_plain", why=f"it holds what cannot travel: {error}", problems=problems)
+        try:
+            body = msgspec.msgpack.encode(data)
+        except (TypeError, OverflowError, ValueError):
+            body = msgspec.msgpack.encode(carried(data, depth=render_yaml.DEPTH, text_keys=False))
+    except Refused as refused:
+        return Answer(refused="not_plain", why=f"it holds what cannot travel: {refused.detail}", problems=problems)
+    return Answer(data=body, problems=problems)
 
 
 def main(memory_bytes: int, seconds: float, cpu_seconds: int) -> None:

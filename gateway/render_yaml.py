@@ -21,6 +21,8 @@ VALUES: Final = 200_000
 
 BYTES: Final = 8 * 1024 * 1024
 DEPTH: Final = 100
+DIGITS: Final = 1000
+"""Most digits of a number. None of so many is a number on any wire."""
 
 UNCHECKED_CHARACTERS: Final = 4096
 """A shorter text cannot nest so deep that libyaml runs out of stack."""
@@ -92,6 +94,10 @@ class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mis
             node.value = node.value.lstrip("0") or "0"
         return super().construct_scalar(node)
 
+    def construct_int(self, node: Any) -> Any:
+        """A number, or its text where it has more digits than Python reads."""
+        return node.value if len(node.value) > DIGITS else self.construct_yaml_int(node)
+
     def construct_binary(self, node: Any) -> bytes:
         """Bytes, also where the padding is missing."""
         try:
@@ -122,6 +128,7 @@ Loader.add_constructor("tag:yaml.org,2002:bool", _fitting(Loader.construct_yaml_
 Loader.add_constructor(_INT, construct_integer)
 Loader.add_constructor(_FLOAT, construct_float)
 Loader.add_constructor("tag:yaml.org,2002:timestamp", Loader.construct_scalar)
+Loader.add_constructor(_INT, Loader.construct_int)
 Loader.add_constructor("tag:yaml.org,2002:binary", Loader.construct_binary)
 
 

@@ -15,7 +15,8 @@ from device_agent.custom.loading import Function
 from device_agent.errors import Refused
 from device_agent.host import Host
 from device_agent.protocol import limits
-from device_agent.protocol.messages import Grains, check_plain, encode_value
+from device_agent.protocol.carried import carried, refuse
+from device_agent.protocol.messages import Grains, encode_value
 
 FUNCTION_SECONDS: Final = 5.0
 ALL_SECONDS: Final = 20.0
@@ -53,18 +54,31 @@ async def _ask(modules: FactModules, path: str, host: Host, told: Grains, proble
         try:
             async with asyncio.timeout(FUNCTION_SECONDS):
                 found = await beside(function, host)
-            told.update(_checked(found, told))
+            _add(found, told, where, path, problems)
         except TimeoutError:
             problems[path] = f"{where} took longer than {FUNCTION_SECONDS:g} s"
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it raises, the other facts are told
             problems[path] = f"{where}: {type(error).__name__}: {error}"[:500]
 
 
-def _checked(found: Any, told: Grains) -> Grains:
+def _add(found: Any, told: Grains, where: str, path: str, problems: dict[str, str]) -> None:
+    """Add what a function returned, name by name; a value that no message can carry is a problem of its own."""
     if not isinstance(found, dict) or not all(isinstance(name, str) for name in found):
         raise TypeError("a function of facts returns a dict with names as keys")
-    check_plain(found)
-    size = len(encode_value({**told, **found}))
-    if size > limits.GRAINS_BYTES:
-        raise ValueError(f"the grains would have {size} bytes with it, at most {limits.GRAINS_BYTES}")
-    return found
+    size = len(encode_value(told))
+    lost: list[str] = []
+    for name, value in found.items():
+        try:
+            one = carried({name: value}, refuse)
+            more = size + len(encode_value(one))
+            if more > limits.GRAINS_BYTES:
+                raise Refused(
+                    "too_large", f"{name[:80]}: the grains would have {more} bytes, at most {limits.GRAINS_BYTES}"
+                )
+        except Refused as refused:
+            lost.append(refused.detail)
+            continue
+        told.update(one)
+        size = more
+    if lost:
+        problems[path] = f"{where}: {'; '.join(lost)}"[:500]

@@ -13,6 +13,7 @@ from msgspec import Meta, Struct
 
 from device_agent.errors import Refused
 from device_agent.protocol import limits, tags
+from device_agent.protocol.carried import carried
 from device_agent.protocol.messages import (
     Outbox,
     Sequence,
@@ -96,6 +97,15 @@ def decode_page(body: bytes) -> Page:
 def decode_heard(body: bytes) -> Heard:
     """Raises ``Refused``."""
     return decode_bounded(_heard, body, ANSWER_BYTES)
+
+
+def sendable(data: dict[str, Any]) -> dict[str, Any]:
+    """Return the data of an event that this device fires as a message can carry it. Raises ``Refused``."""
+    try:
+        told: dict[str, Any] = carried(data)
+    except Refused as refusal:
+        raise Refused("event_data", refusal.detail) from None
+    return told
 
 
 def check(device: str, tag: str, data: dict[str, Any]) -> bytes:

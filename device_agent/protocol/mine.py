@@ -22,6 +22,7 @@ KEEP: Final = "mine.keep"
 DELETE: Final = "mine.delete"
 GET: Final = "mine.get"
 AGES: Final = "mine.ages"
+BAD_TARGET: Final = "bad_target"
 
 ENTRIES: Final = 64
 """Most values of one device."""
@@ -154,6 +155,19 @@ def calls(functions: object) -> list[Call]:
     if len(given) > ENTRIES:
         raise Refused("too_many", f"{len(given)} functions, at most {ENTRIES}")
     return [call(name, definition) for name, definition in given.items()]
+
+
+def sound_calls(functions: object) -> tuple[list[Call], list[str]]:
+    """The same, where an entry that has none of the shapes is left out; and why each was. Raises ``Refused``."""
+    if not isinstance(functions, Mapping) or len(functions) > ENTRIES:
+        return calls(functions), []
+    found, lost = [], []
+    for name, definition in functions.items():
+        try:
+            found.append(call(name, definition))
+        except Refused as refusal:
+            lost.append(f"{str(name)[:128]}: {refusal.detail}")
+    return found, lost
 
 
 def call(name: object, definition: object) -> Call:

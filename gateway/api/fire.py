@@ -54,9 +54,7 @@ class FireApi:
 
     async def _fire(self, asked: Asked) -> Answer:
         wanted: FireRequest = asked.body
-        for fired in wanted.events:
-            check_fired(fired.tag, fired.data)
-        calls = [(fired.tag, fired.data) for fired in wanted.events]
+        calls = [(fired.tag, check_fired(fired.tag, fired.data)) for fired in wanted.events]
         beside = await self._permission.firing(asked.operator, calls)
         events = [self._bus.event(tag, data) for tag, data in calls]
         await self._bus.accept(events, beside)

@@ -83,9 +83,9 @@ class ReactorApi:
 
     async def _test(self, asked: Asked) -> Answer:
         wanted: ReactorTest = asked.body
-        check_data(wanted.data)
+        data = check_data(wanted.data)
         try:
-            return await self._explain.tested(wanted.tag, wanted.data)
+            return await self._explain.tested(wanted.tag, data)
         except Refused as refused:
             raise _busy(refused) from None
 

@@ -19,8 +19,9 @@ from msgspec.structs import replace
 from device_agent.clock import Clock
 from device_agent.errors import OutstationError, PolicyRefused, StationFailed
 from device_agent.parts import Part
+from device_agent.protocol.carried import carried
 from device_agent.protocol.jid import JidMaker
-from device_agent.protocol.messages import check_plain, encode_value
+from device_agent.protocol.messages import encode_value
 from gateway.bus import Bus
 from gateway.calls.binding import bound
 from gateway.calls.book import CallBook, Kept
@@ -323,7 +324,7 @@ class Calls(Part):
         try:
             async with asyncio.timeout(call.seconds):
                 value = await under.function.run(running, *call.arg, **call.kwarg)
-            check_plain(value)
+            value = carried(value)
             size = len(encode_value(value))
         except TimeoutError:
             return self._ended(call, "timed_out", f"it was not done in {call.seconds:g} s", 1)

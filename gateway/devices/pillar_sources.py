@@ -22,6 +22,7 @@ from msgspec import Struct
 
 from device_agent.clock import Clock
 from device_agent.errors import Refused
+from device_agent.protocol.carried import carried, escape
 from device_agent.traverse import ABSENT, traversed
 from gateway import render_yaml
 from gateway.devices.pillar_kept import PillarKept
@@ -171,8 +172,8 @@ class PillarSources:
             raise Away(f"it answered with a {type(value).__name__}, not with a mapping")
         try:
             render_yaml.check(value)
-            return msgspec.msgpack.encode(value)
-        except (render_yaml.TooLarge, TypeError, ValueError, OverflowError) as error:
+            return msgspec.msgpack.encode(carried(value, escape, depth=render_yaml.DEPTH, text_keys=False))
+        except (render_yaml.TooLarge, Refused) as error:
             raise Away(f"its answer cannot be used: {error}") from None
 
     async def _value(self, number: int, source: External, address: str, device: str) -> Any:

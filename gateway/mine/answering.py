@@ -19,6 +19,7 @@ from gateway.mine.reading import MineReading
 ROOM: Final = ANSWER_BYTES - 8 * 1024
 """Values in one answer, with what each takes beside itself counted by the book."""
 
+LOST_CHARACTERS: Final = 500
 ASK_ABOVE_SECONDS: Final = 15.0
 
 AskAbove = Callable[[words_up.Others], Awaitable[list[mine.Found]]]
@@ -53,22 +54,34 @@ class MineAnswers:
         answers.about(mine.AGES, self.ages)
 
     async def keep(self, device: str, body: bytes) -> bytes:
-        """A device hands values over. Raises ``Refused``: for one that cannot be kept, none is."""
+        """Keep the values that a device hands over.
+
+        Raises:
+            Refused: With each value whose ``allow_tgt`` is no target; the others are kept.
+        """
         asked = mine.decode_keep(body)
-        told = []
+        told, lost = [], []
         for entry in asked.entries:
             decode_value(entry.value)
-            if entry.allow_tgt:
-                try:
-                    target = self._reading.target(entry.allow_tgt, entry.allow_tgt_type)
-                except UsageInvalid as error:
-                    raise Refused("bad_target", f"allow_tgt of {entry.name}: {error.what}") from None
-                if target.needs_pillar:
-                    raise Refused("bad_target", f"allow_tgt of {entry.name}: nobody is found by pillar here")
-            told.append(Told(entry.name, entry.value, entry.allow_tgt, entry.allow_tgt_type))
-        await self._book.change([Change(self._site, self._belongs(device), told, whole=asked.clear)])
-        self._metrics.add("mine_kept", len(told))
+            if why := self._wrong_target(entry):
+                lost.append(f"allow_tgt of {entry.name}: {why}")
+            else:
+                told.append(Told(entry.name, entry.value, entry.allow_tgt, entry.allow_tgt_type))
+        if told or asked.clear or not lost:
+            await self._book.change([Change(self._site, self._belongs(device), told, whole=asked.clear)])
+            self._metrics.add("mine_kept", len(told))
+        if lost:
+            raise Refused(mine.BAD_TARGET, "; ".join(lost)[:LOST_CHARACTERS])
         return b""
+
+    def _wrong_target(self, entry: mine.Entry) -> str:
+        if not entry.allow_tgt:
+            return ""
+        try:
+            target = self._reading.target(entry.allow_tgt, entry.allow_tgt_type)
+        except UsageInvalid as error:
+            return error.what
+        return "nobody is found by pillar here" if target.needs_pillar else ""
 
     async def delete(self, device: str, body: bytes) -> bytes:
         """A device takes a value back, or all."""

@@ -25,8 +25,7 @@ class EventRunner:
 
         CLI example: ``outstation runner event.send site/door/opened '{door: north}'``
         """
-        told = data or {}
-        check_fired(tag, told)
+        told = check_fired(tag, data or {})
         audit = await self._permission.firing(running.operator, [(tag, told)])
         if not await running.has_fired():
             await running.fire(tag, told, audit, upward=True)

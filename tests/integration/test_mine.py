@@ -55,8 +55,6 @@ async def test_what_is_too_much_is_refused_as_a_whole_with_its_reason(tmp_path: 
                 [entry(f"n{number}", "x" * 60_000) for number in range(2)] + [entry("n3", "x" * 20_000)],
                 "mine_too_large",
             ),
-            ([entry("b"), entry("c", 1, "(", "pcre")], "bad_target"),
-            ([entry("b"), entry("c", 1, "x", "nonsense")], "bad_target"),
             ([entry("b"), mine.Entry("c", b"\xc1")], "malformed"),
         ):
             with pytest.raises(Refused) as error:
@@ -72,6 +70,22 @@ async def test_what_is_too_much_is_refused_as_a_whole_with_its_reason(tmp_path: 
             await keep(site, "cam-1", entry("a", "x" * 60_000), entry("b", "x" * 60_000))
         await keep(site, "cam-2", entry("a", "small"), clear=True)
         await keep(site, "cam-1", entry("a", "x" * 60_000), entry("b", "x" * 60_000))
+
+
+@pytest.mark.parametrize("target", [("(", "pcre"), ("x", "nonsense")])
+async def test_a_value_whose_target_is_wrong_is_named_and_costs_no_other(
+    tmp_path: Path, target: tuple[str, str]
+) -> None:
+    async with ssh_site(tmp_path) as site:
+        join(site, "cam-1", "cam-2")
+        with pytest.raises(Refused) as error:
+            await keep(site, "cam-1", entry("a", "first"), entry("b", 1, *target), entry("c", "third"))
+        assert error.value.reason == "bad_target"
+        assert "allow_tgt of b" in error.value.detail
+        assert await read(site, "cam-2", "*", "a", "b", "c") == {("cam-1", "a"): "first", ("cam-1", "c"): "third"}
+        with pytest.raises(Refused, match="bad_target"):
+            await keep(site, "cam-1", entry("b", 1, *target))
+        assert await read(site, "cam-2", "*", "a", "b", "c") == {("cam-1", "a"): "first", ("cam-1", "c"): "third"}
 
 
 async def test_values_survive_a_restart_with_their_age_and_go_with_their_device(tmp_path: Path) -> None:

@@ -208,6 +208,13 @@ async def test_a_bad_answer_is_none(
             await site.pillar("cam-1")
 
 
+async def test_a_value_of_a_source_that_is_no_text_costs_no_other(desk: Desk, tmp_path: Path) -> None:
+    desk.put("/", f'{{"token": {2**70}, "half": "\\ud800", "b": 1}}'.encode())
+    async with pillar_site(tmp_path, pillar={"ext": [{"http": f"{desk.address}/"}]}) as site:
+        site.hello("cam-1")
+        assert await site.pillar("cam-1") == {"token": str(2**70), "half": "\\ud800", "b": 1}
+
+
 async def test_while_a_source_is_away_its_last_answer_counts_until_it_is_too_old(desk: Desk, tmp_path: Path) -> None:
     desk.put("/", f'{{"k": "{SECRET}"}}'.encode())
     roots = write_tree(tmp_path / "roots", {"top.sls": "base:\n  '*': [a]", "a.sls": "x: 1"})

@@ -226,7 +226,6 @@ WRONG = {
     "too long to be read whole": "a: 1\n" + "# and so on\n" * 3000,
     "two documents": "a: 1\n---\nb: 2\n",
     "a number past all bounds": "a: " + "9" * 5000,
-    "a number past 64 bits": "a: 99999999999999999999999",
     "itself": "a: &a [*a]",
     "aliases of aliases": bomb(""),
     "merges of merges": bomb("yes"),
@@ -237,6 +236,26 @@ WRONG = {
 def test_a_file_that_is_wrong_takes_nothing_with_it(text: str, caplog: pytest.LogCaptureFixture) -> None:
     assert custom(text, "/etc/outstation/grains") == {}
     assert "/etc/outstation/grains" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("line", "kept", "told"),
+    [
+        ("bad: 99999999999999999999999", {"bad": "99999999999999999999999"}, ""),
+        ("bad: {when: 2026-11-27, 5: 6}", {"bad": {"when": "2026-11-27", "5": 6}}, ""),
+        ("bad: " + "x" * CUSTOM_BYTES, {}, "own grains would have"),
+        ("bad: {1: a, '1': b}", {}, "bad: two keys are '1' as text"),
+        ("1: a\n'1': b", {"1": "a"}, "another grain has this name"),
+    ],
+)
+def test_a_value_that_no_message_can_carry_costs_that_grain_alone(
+    line: str, kept: dict[str, Any], told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    found = custom(f"rack: 7\n{line}\nrow: b\n", "/etc/outstation/grains")
+    assert found == {"rack": 7, "row": "b", **kept}
+    encode_value(found)
+    assert told in caplog.text
+    assert ("/etc/outstation/grains" in caplog.text) == bool(told)
 
 
 def test_of_what_a_hostile_machine_says_no_more_is_read_than_honest_ones_say(monkeypatch: pytest.MonkeyPatch) -> None:

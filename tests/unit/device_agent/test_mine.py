@@ -163,3 +163,33 @@ async def test_the_pillar_adds_what_looks_to_what_the_settings_say(caplog: pytes
     for wrong in ("text", 5, {"x": 5}, [1]):
         assert mine.from_pillar({"mine_functions": wrong}, {}) == []
     assert await functions.update(LocalHost({}), own=Own(station=Keeping())) is None
+
+
+def test_an_entry_of_the_pillar_that_is_wrong_costs_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    said = {"test.ping": [], "bad": 5, "test.echo": ["x"], "worse": {"mine_function": "test.echo", "allow_tgt": 427}}
+    assert [call.name for call in mine.from_pillar({"mine_functions": said}, {})] == ["test.ping", "test.echo"]
+    assert "bad: arguments are a list or a mapping" in caplog.text
+    assert "worse: allow_tgt and allow_tgt_type are text" in caplog.text
+
+
+class Choosy(Keeping):
+    """It refuses the first page for a target, or for another reason."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__()
+        self.reason = reason
+
+    async def ask(self, about: str, body: bytes = b"", *, patience: float = 60.0) -> bytes:
+        answer = await super().ask(about, body, patience=patience)
+        if len(self.kept) == 1:
+            raise Refused(self.reason, "allow_tgt of n0: no target")
+        return answer
+
+
+@pytest.mark.parametrize(("reason", "pages"), [("bad_target", 3), ("mine_full", 1)])
+async def test_a_page_with_a_target_that_the_station_refuses_stops_no_other_page(reason: str, pages: int) -> None:
+    station = Choosy(reason)
+    entries = [words.Entry(f"n{number}", b"x" * words.VALUE_BYTES) for number in range(5)]
+    with pytest.raises(FunctionFailed, match=reason):
+        await mine.keep(Own(station=station), entries, clear=True)
+    assert [page.clear for page in station.kept] == [True, False, False][:pages]
