@@ -21,3 +21,17 @@ def hints(key: str) -> bool:
 def names(key: str) -> bool:
     """Whether a key is called as the secret itself is."""
     return bool(_NAMED.search(key))
+
+
+PLAIN: Final = frozenset({"file_roots", "nodegroups", "pillar_roots", "reactor"})
+"""Settings whose keys are tags, paths and names of the site, and whose values are no secrets."""
+
+NAME_MAPS: Final = frozenset({"containers", "files", "interfaces", "mine_functions", "processes", "services"})
+"""Keys below which each key is the name of a thing that is watched or called."""
+
+_SETTING: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]*")
+
+
+def is_setting(key: str) -> bool:
+    """Whether a key can be the name of a setting. Tags with a slash, globs and paths cannot."""
+    return bool(_SETTING.fullmatch(key))

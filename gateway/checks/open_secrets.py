@@ -12,7 +12,7 @@ from device_agent.errors import ConfigInvalid
 from device_agent.settings_file import Items, Scalar, Section, Tree, read_file
 from gateway.checks.box import Box, user_name
 from gateway.checks.finding import Finding
-from gateway.secret_names import names
+from gateway.secret_names import PLAIN, is_setting, names
 
 NAMED: Final = 4
 
@@ -61,7 +61,9 @@ def _is_open(file: Path) -> bool:
 def _secrets(file: Path) -> list[str]:
     """The keys in a file whose values are secrets."""
     try:
-        return list(dict.fromkeys(_named(read_file(file), "")))
+        settings = read_file(file)
+        found = (_named(value, key) for key, value in settings.entries.items() if key not in PLAIN)
+        return list(dict.fromkeys(name for each in found for name in each))
     except ConfigInvalid:
         # What is wrong with it is said by the check of the settings.
         return []
@@ -80,7 +82,8 @@ def _named(tree: Tree, name: str) -> Iterator[str]:
 
 def _is_secret(name: str, value: Scalar) -> bool:
     text = value.text.strip()
-    return names(name.rpartition(".")[2]) and value.kind not in ("null", "bool") and bool(text) and not _is_path(text)
+    key = name.rpartition(".")[2]
+    return is_setting(key) and names(key) and value.kind not in ("null", "bool") and bool(text) and not _is_path(text)
 
 
 def _is_path(text: str) -> bool:

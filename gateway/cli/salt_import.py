@@ -21,7 +21,16 @@ if TYPE_CHECKING:
 
 GATEWAY_CONFIG = Path("/etc/outstation/gateway.yaml")
 NAMES_BYTES = 4 * 1024 * 1024
-STYLES = {"carried": "green", "translated": "green", "no meaning": "dim", "not carried": "yellow", "wrong": "red"}
+STYLES = {
+    "carried": "green",
+    "translated": "green",
+    "no meaning": "dim",
+    "runs as is": "green",
+    "needs a grant": "yellow",
+    "needs a change": "yellow",
+    "not carried": "yellow",
+    "wrong": "red",
+}
 BESIDE = "salt-import"
 
 TEXT = HelpText(
@@ -35,6 +44,9 @@ TEXT = HelpText(
             "carried": "it is in the settings under its own name",
             "translated": "it is there in another form, as the line below says",
             "no meaning": "nothing here needs it, for the reason below",
+            "runs as is": "a reactor file, a schedule entry or code of your own that works here",
+            "needs a grant": "it works once the policy, the site or station.grants allow what the line below names",
+            "needs a change": "what it calls is not here, or it is written otherwise: the lines are named below",
             "not carried": "do what the line below says, if you need it",
             "wrong": "a file that cannot be read or rendered, or one entry of it: nothing in it was taken",
         }
@@ -185,7 +197,7 @@ def _tell(output: Output, looked: Looked, as_json: bool) -> None:
             continue
         first, *rest = lines_of([finding])
         verdict = finding.verdict
-        output.line((f"{verdict:<12}", STYLES[verdict]), safe(first.removeprefix(f"{verdict:<12}")))
+        output.line((verdict, STYLES[verdict]), safe(first.removeprefix(verdict)))
         for line in rest:
             output.line(safe(line))
 

@@ -197,11 +197,11 @@ def _released(path: Path, name: str) -> Released:
         tree = ast.parse(body, str(path))
     except (SyntaxError, ValueError) as error:
         raise _unfit(path, f"{type(error).__name__}: {error}", "Python that this release can read") from None
-    return Released(name, _digest(body), _classes(path, tree))
+    return Released(name, _digest(body), classes_of(path, tree))
 
 
-def _classes(path: Path, tree: ast.Module) -> dict[str, Reach]:
-    """What the module says of itself, read and not run."""
+def classes_of(path: Path, tree: ast.Module) -> dict[str, Reach]:
+    """What the module says of itself, read and not run. Raises ``UsageInvalid`` for what can be no module."""
     functions = {
         node.name.removesuffix("_")
         for node in tree.body

@@ -13,12 +13,14 @@ from device_agent.errors import UsageInvalid
 from device_agent.protocol.messages import SITE_ID_PATTERN
 from device_agent.settings_file import Section
 from gateway.salt.import_accepted import accept
-from gateway.salt.import_default_roots import take_default_roots
+from gateway.salt.import_code import own_code, take_code
+from gateway.salt.import_default_roots import file_roots, take_default_roots
 from gateway.salt.import_devices import Devices, take_proxy
-from gateway.salt.import_findings import VERDICTS, Finding, Wish
+from gateway.salt.import_findings import VERDICTS, WIDTH, Finding, Wish
 from gateway.salt.import_minions import UNREADABLE, accepted, take_minions
 from gateway.salt.import_pillar import take_pillar
 from gateway.salt.import_proxy_folders import take_proxy_folders
+from gateway.salt.import_reactor import take_reactor
 from gateway.salt.import_read import Box, read_box, typed
 from gateway.salt.import_roster import take_rosters
 from gateway.salt.import_settings import translated
@@ -80,8 +82,11 @@ def look(asked: Asked) -> Looked:
             allowed="a folder with master, minion or proxy, or with their folders master.d, minion.d, proxy.d",
             hint="outstation gateway import-salt --salt FOLDER",
         )
-    wish = translated(box)
     srv = asked.srv or (SRV if asked.folder == ETC else None)
+    roots = file_roots(box, srv)
+    code = own_code(box, roots)
+    box.own = code.names
+    wish = translated(box)
     if srv is not None:
         take_default_roots(box, wish, srv)
     site, salt_id = _site_of(asked, box, wish)
@@ -91,7 +96,12 @@ def look(asked: Asked) -> Looked:
     _devices(asked, box, wish, devices, {site, salt_id})
     _leave_what_is_there(asked, wish)
     accept(wish, site)
-    findings = sorted([*box.findings, *wish.findings, *devices.findings], key=lambda each: VERDICTS.index(each.verdict))
+    reactor = box.said.get("master", {}).get("reactor")
+    files = take_reactor(reactor, roots, box.own) if reactor is not None else []
+    findings = sorted(
+        [*files, *take_code(code), *box.findings, *wish.findings, *devices.findings],
+        key=lambda each: VERDICTS.index(each.verdict),
+    )
     return Looked(site, wish.settings, devices, findings)
 
 
@@ -168,9 +178,9 @@ def lines_of(findings: Sequence[Finding]) -> list[str]:
     found: list[str] = []
     for finding in findings:
         to = f" -> {finding.to}" if finding.to and finding.to != finding.what else ""
-        found.append(f"{finding.verdict:<12}  {finding.what}{to}  {finding.where}")
+        found.append(f"{finding.verdict:<{WIDTH}}  {finding.what}{to}  {finding.where}")
         if finding.words:
-            found.append(f"{'':<12}  {finding.words}")
+            found.append(f"{'':<{WIDTH}}  {finding.words}")
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -25,3 +26,16 @@ def take_default_roots(box: Box, wish: Wish, srv: Path) -> None:
         if wish.put(key, {"base": folders}, folders[0]):
             words = "no file of settings names any, and Salt serves these then"
             wish.findings.append(Finding("translated", key, folders[0], words, key))
+
+
+def file_roots(box: Box, srv: Path | None) -> dict[str, list[str]]:
+    """The folders of this machine that the box served, by environment."""
+    local = box.value("minion", "file_client") == "local"
+    said = box.value("master", "file_roots") or (box.value("minion", "file_roots") if local else None)
+    if said is None and srv is not None:
+        said = {"base": [str(srv / name) for name in DEFAULTS["file_roots"]]}
+    found: dict[str, list[str]] = {}
+    for name, folders in said.items() if isinstance(said, Mapping) else ():
+        listed = folders if isinstance(folders, list) else [folders]
+        found[str(name)] = [each for each in listed if isinstance(each, str) and each.startswith("/")]
+    return found

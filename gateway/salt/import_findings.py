@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 from device_agent.settings_file import Tree
-from gateway.secret_names import hints
+from gateway.secret_names import NAME_MAPS, hints, is_setting
 
-Verdict = Literal["carried", "translated", "no meaning", "not carried", "wrong"]
+Verdict = Literal[
+    "carried", "translated", "no meaning", "runs as is", "needs a grant", "needs a change", "not carried", "wrong"
+]
 """``wrong`` is a file, or an entry of one, that cannot be read: nothing in it has a verdict of its own."""
 
-VERDICTS: Final[tuple[Verdict, ...]] = ("carried", "translated", "no meaning", "not carried", "wrong")
+VERDICTS: Final[tuple[Verdict, ...]] = get_args(Verdict)
+WIDTH: Final = 14
+"""Characters that a verdict takes in a report."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +104,12 @@ def counted(findings: Sequence[Finding]) -> dict[str, int]:
 
 
 def holds_secret(value: Any, key: str = "") -> bool:
-    """Whether a value, or a key of it at any level, is called as secrets are."""
-    if key and hints(key) and isinstance(value, str) and value:
+    """Whether a value, or a key of it at any level, is called as secrets are. Tags, paths and names are not."""
+    if key and is_setting(key) and hints(key) and isinstance(value, str) and value:
         return True
     if isinstance(value, Mapping):
-        return any(holds_secret(inner, str(name)) for name, inner in value.items())
+        named = key in NAME_MAPS
+        return any(holds_secret(inner, "" if named else str(name)) for name, inner in value.items())
     if isinstance(value, (list, tuple)):
         return any(holds_secret(inner, key) for inner in value)
     return isinstance(value, str) and "://" in value and "@" in value.split("://", 1)[1].split("/", 1)[0]

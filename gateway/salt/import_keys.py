@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 SAME: Final[dict[str, str]] = {
+    "engines_dirs": "engines_dirs",
     "enable_legacy_startup_events": "enable_legacy_startup_events",
     "ext_pillar_first": "pillar/ext_first",
     "file_ignore_glob": "file_ignore_glob",
@@ -50,7 +51,7 @@ UPSTREAM: Final = (
 
 NO_MEANING: Final[dict[str, str]] = {
     "a gateway has folders and files of its own, and one state folder": """
-        append_minionid_config_dirs cachedir conf_file config_dir extension_modules
+        append_minionid_config_dirs cachedir conf_file config_dir default_include extension_modules
         key_logfile master_roots minion_id_caching permissive_pki_access pidfile pki_dir pki_index_file
         queue_dirs root_dir sock_dir sqlite_queue_dir syndic_dir syndic_log_file syndic_pidfile token_dir
         verify_env
@@ -104,7 +105,7 @@ NO_MEANING: Final[dict[str, str]] = {
     "what the gateway keeps of files and pillar follows what it asks for": """
         archive_jobs autoload_dynamic_modules cache clean_dynamic_modules enable_zip_modules env_order
         event_match_type file_buffer_size file_client fileserver_interval fileserver_limit_traversal
-        fileserver_verify_config hash_type http_* jinja_* maintenance_interval minionfs_update_interval
+        fileserver_verify_config hash_type http_* maintenance_interval minionfs_update_interval
         pillar_cache* pillar_opts pillar_safe_render_error pillar_version roots_update_interval
         salt_cp_chunk_size
     """,
@@ -173,6 +174,10 @@ NOT_CARRIED: Final[dict[str, str]] = {
     """,
     "what a template reads is its pillar and its grains: docs/pillar.md": """
         pass_* range_server renderer* sdb* vault*
+    """,
+    "templates have Jinja's own settings here: look at those that need others, with outstation pillar show or "
+    "outstation reactor test": """
+        jinja_*
     """,
     "the agent and the gateway go through no proxy": """
         no_proxy proxy_host proxy_password proxy_port proxy_username

@@ -21,6 +21,7 @@ from device_agent.settings_file import FILE_BYTES, Items, Scalar, Section, Tree,
 from gateway import render_yaml
 from gateway.render_names import Keep, setting_names
 from gateway.salt.import_findings import Finding, Said
+from gateway.salt.import_functions import OwnNames
 
 ROLES: Final = ("master", "proxy", "minion")
 """Best first: what runs the site goes before what serves the box itself."""
@@ -41,6 +42,8 @@ class Box:
 
     findings: list[Finding] = field(default_factory=list)
     files: list[Path] = field(default_factory=list)
+    own: OwnNames = field(default_factory=OwnNames)
+    """Code of the site's own, which settings may call."""
 
     def value(self, role: str, key: str, default: Any = None) -> Any:
         """What a role says of a key."""

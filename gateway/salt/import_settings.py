@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from device_agent.beacons.kinds import KINDS
-from gateway.salt.import_findings import Finding, Said, Verdict, Wish, holds_secret, step
+from gateway.salt.import_findings import Said, Wish, holds_secret, step
 from gateway.salt.import_keys import SAME, no_meaning, not_carried
+from gateway.salt.import_put import entry_of, put, tell
 from gateway.salt.import_read import INCLUDES, ROLES, Box, pieces, texts
 from gateway.salt.import_roster import ROSTER_KEYS
+from gateway.salt.import_schedule import take_schedule
 from gateway.salt.import_upstream import UPSTREAM_KEYS, take_upstream
 
 LEVELS: Final = {
@@ -27,32 +29,34 @@ SALT_ENGINES: Final = frozenset(
     [
         "docker_events",
         "fluent",
+        "hipchat",
         "http_logstash",
         "ircbot",
         "junos_syslog",
         "libvirt_events",
         "logentries",
+        "logstash",
         "logstash_engine",
         "napalm_syslog",
         "reactor",
+        "redis",
         "redis_sentinel",
         "script",
         "slack",
+        "slack_bolt",
         "slack_bolt_engine",
         "sqs_events",
         "stalekey",
         "test",
         "thorium",
         "webhook",
-        "hipchat",
     ]
 )
-"""Engines that come with Salt itself, which are not on a box without Salt."""
+"""Engines that came with a release of Salt, by the names of their files and by those that they give themselves."""
 
 OURS: Final = frozenset(
     {"webhook", "event_to_file", "logtail", "nats", "otlp", "prometheus", "webhook_out", "alertmanager"}
 )
-SECRET_WORDS: Final = "it holds a secret: write it by hand into a settings file that only the gateway's user may read"  # noqa: S105 - words about secrets
 DOTTED: Final = {
     "rawfile_json.filename": "rawfile_json/filename",
     "returner.sqlite3.database": "returner/sqlite3/database",
@@ -62,7 +66,6 @@ DOTTED: Final = {
         for key in ("from", "to", "host", "port", "username", "password", "tls", "subject", "fields")
     },
 }
-_SECOND: Final = "says it for the whole gateway"
 
 
 def translated(box: Box) -> Wish:
@@ -102,26 +105,6 @@ def _include(wish: Wish, said: Said) -> None:
         tell(wish, said, "not carried", f"no file is there for {', '.join(empty)[:200]}")
     else:
         tell(wish, said, "translated", "the files it names were read")
-
-
-def put(wish: Wish, said: Said, path: str, value: Any, verdict: Verdict = "carried", words: str = "") -> None:
-    """Have a setting say something, unless it is a secret or said already, and tell of it."""
-    if holds_secret(value, path.rsplit("/", 1)[-1]):
-        tell(wish, said, "not carried", SECRET_WORDS)
-    elif wish.put(path, value, said.where):
-        tell(wish, said, verdict, words, path.replace("/", "."))
-    else:
-        tell(wish, said, "no meaning", f"{wish.origins[path]} {_SECOND}")
-
-
-def tell(wish: Wish, said: Said, verdict: Verdict, words: str, to: str = "") -> None:
-    """What became of a key."""
-    wish.findings.append(Finding(verdict, said.key, said.where, words, to))
-
-
-def _entry(said: Said, name: str) -> Said:
-    """An entry of a key, as a key of its own."""
-    return Said(said.role, f"{said.key}.{name}", None, said.lines.get(name, said.where))
 
 
 def _log_level(_: Box, wish: Wish, said: Said) -> None:
@@ -174,7 +157,7 @@ def _nodegroups(_: Box, wish: Wish, said: Said) -> None:
         tell(wish, said, "not carried", "it is no mapping of names to targets")
         return
     for name, group in said.value.items():
-        entry = _entry(said, str(name))
+        entry = entry_of(said, str(name))
         if isinstance(group, list):
             words = [str(each) for each in group]
             # As in Salt: a list is ids, unless a word of it says that it is a compound target.
@@ -189,7 +172,7 @@ def _ssh_nodegroups(_: Box, wish: Wish, said: Said) -> None:
     for name, group in said.value.items() if isinstance(said.value, Mapping) else ():
         ids = group.split(",") if isinstance(group, str) else group if isinstance(group, list) else []
         value = [str(each).strip() for each in ids]
-        put(wish, _entry(said, str(name)), f"nodegroups/{step(str(name))}", value, "translated", "a list of ids")
+        put(wish, entry_of(said, str(name)), f"nodegroups/{step(str(name))}", value, "translated", "a list of ids")
     if not said.value or not isinstance(said.value, Mapping):
         tell(wish, said, "no meaning", "there is none in it")
 
@@ -235,7 +218,7 @@ def _beacons(_: Box, wish: Wish, said: Said) -> None:
         tell(wish, said, "not carried", "it is no mapping of beacons (docs/beacons.md)")
         return
     for name, options in said.value.items():
-        entry = _entry(said, str(name))
+        entry = entry_of(said, str(name))
         if said.role == "proxy":
             words = "a device without an agent has none; the gateway looks for it: camera_stream in station.beacons"
             tell(wish, entry, "not carried", words)
@@ -257,34 +240,16 @@ def _beacon_kind(name: str, options: Any) -> str:
     )
 
 
-def _schedule(_: Box, wish: Wish, said: Said) -> None:
-    if not isinstance(said.value, Mapping):
-        tell(wish, said, "not carried", "it is no mapping of entries (docs/schedules.md)")
-        return
-    for name, fields in said.value.items():
-        entry = _entry(said, str(name))
-        if str(name).startswith("__"):
-            tell(wish, entry, "no meaning", "the minion made it for itself")
-        elif said.role == "proxy" and isinstance(fields, Mapping):
-            words = "add target: with its devices to it, and it goes on from the gateway (docs/schedules.md)"
-            tell(wish, entry, "not carried", f"it ran on each proxy; {words}")
-        elif isinstance(fields, Mapping):
-            words = (
-                "the gateway runs it on itself, as NAME-station, within station.grants" if said.role == "minion" else ""
-            )
-            put(wish, entry, f"schedule/{step(str(name))}", dict(fields), "translated" if words else "carried", words)
-        else:
-            # Such as enabled, which is about all of them.
-            put(wish, entry, f"schedule/{step(str(name))}", fields)
-
-
-def _engines(_: Box, wish: Wish, said: Said) -> None:
+def _engines(box: Box, wish: Wish, said: Said) -> None:
     listed = [{key: value} for key, value in said.value.items()] if isinstance(said.value, Mapping) else said.value
     for each in listed if isinstance(listed, list) else []:
         name, options = next(iter(each.items())) if isinstance(each, Mapping) and len(each) == 1 else (each, None)
-        entry = _entry(said, str(name)[:64])
+        entry = entry_of(said, str(name)[:64])
         module = str(options.get("engine_module", name)) if isinstance(options, Mapping) else str(name)
-        if module in SALT_ENGINES - OURS:
+        if module in box.own.engines:
+            words = "its file has a verdict of its own"
+            put(wish, entry, f"engines/{step(str(name))}", options, "carried", words)
+        elif module in SALT_ENGINES - OURS:
             tell(
                 wish,
                 entry,
@@ -339,6 +304,6 @@ HANDLERS: Final[dict[str, Handler]] = {
     "mine_interval": _mine,
     "nodegroups": _nodegroups,
     "pillar_roots": _roots,
-    "schedule": _schedule,
+    "schedule": take_schedule,
     "ssh_list_nodegroups": _ssh_nodegroups,
 }

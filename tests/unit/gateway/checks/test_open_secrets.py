@@ -68,7 +68,11 @@ def test_one_that_only_root_and_the_station_read_is_where_it_belongs(mode: int, 
     assert "secrets" not in {finding.about for finding in at_rest(box)}
 
 
-@pytest.mark.parametrize("text", ["name: lisbon\n", "name: [\n", "smtp: {password: ''}\n"])
+TAGS = "reactor: [{site/token: [salt://x.sls]}, {token: [salt://y.sls]}]\nnodegroups: {tokens: 'cam-*'}\n"
+PATHS = "station: {beacons: {inotify: {files: {//etc/token: modify}}}}\n"
+
+
+@pytest.mark.parametrize("text", ["name: lisbon\n", "name: [\n", "smtp: {password: ''}\n", TAGS, PATHS])
 def test_settings_without_a_secret_are_everybodys(text: str, box: Box) -> None:
     piece(box, text, 0o644)
     (finding,) = at_rest(box)
