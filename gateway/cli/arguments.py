@@ -1,33 +1,16 @@
-"""Arguments of a command line as values, as stock Salt reads them, and lengths of time.
-
-The reading is that of ``parse_input`` and ``yamlify_arg`` in ``salt/utils/args.py`` of Salt 3008. The table in
-docs/command-line.md names each difference.
-"""
+"""Arguments of a command line, from the words that were typed and from standard input, and lengths of time."""
 
 from __future__ import annotations
 
-import math
-import re
 import sys
 from collections.abc import Collection, Sequence
-from typing import Any, Final
+from typing import Any
 
 from device_agent.command_line.durations import duration, written
 from device_agent.errors import UsageInvalid
 
-__all__ = ["carried", "duration", "named", "names", "split_arguments", "value", "with_stdin", "written"]
+__all__ = ["duration", "names", "split_each", "with_stdin", "written"]
 
-NAMED: Final = re.compile(r"([^\d\W][\w.-]*)=(?!=)([^\n]*\n?)\Z")
-"""Salt's pattern of NAME=VALUE: with a line break inside it is plain text. One at the end stays part of the value."""
-
-UNREAD: Final = re.compile("[\t\r\n\x85\u2028\u2029]")
-"""Text with one of these is never read as YAML, which folds line breaks. Salt looks for the first three."""
-
-SIGNS: Final = re.compile(r"\s*(---\s|[&>|\ufeff]|!(\s|\Z))")
-"""Signs of YAML at the beginning that are no part of the value; as an argument they are text."""
-
-DIGITS: Final = re.compile("[0-9_]*_[0-9_]*")
-JID_CHARACTERS: Final = 20
 STDIN_CHARACTERS = 1_048_576
 
 
@@ -45,40 +28,9 @@ def with_stdin(typed: Sequence[str] | None, *, from_stdin: bool) -> list[str]:
     return given + [line.rstrip("\r\n") for line in text.removesuffix("\n").split("\n") if text]
 
 
-def split_arguments(typed: Sequence[str], unparsed: Collection[str] = ()) -> tuple[list[Any], dict[str, Any]]:
-    """Read the positional and the named arguments of a function.
-
-    Args:
-        typed: the arguments as they were typed.
-        unparsed: names whose values stay text, as with Salt's ``--no-parse``.
-
-    Raises:
-        UsageInvalid: an argument cannot be sent, or a name is given twice.
-    """
-    positional: list[Any] = []
-    by_name: dict[str, Any] = {}
-    for text in typed:
-        name, rest = named(text)
-        if name is None:
-            found = value(rest)
-            # Salt's condition_input: an integer as long as a jid is one.
-            positional.append(str(found) if type(found) is int and len(str(found)) == JID_CHARACTERS else found)
-        elif name in by_name:
-            raise UsageInvalid(f"the argument {name} is given twice")
-        else:
-            by_name[name] = rest if name in unparsed else value(rest)
-    return positional, by_name
-
-
 def names(typed: str) -> frozenset[str]:
     """The names of ``--no-parse``."""
     return frozenset(name.strip() for name in typed.split(","))
-
-
-def named(text: str) -> tuple[str | None, str]:
-    """The name and the text of NAME=VALUE; no name and the whole text for any other argument."""
-    match = NAMED.match(text)
-    return (None, text) if match is None else (match[1], match[2])
 
 
 def split_each(functions: Sequence[str], typed: Sequence[str], unparsed: Collection[str] = ()) -> list[list[Any]]:
@@ -87,6 +39,7 @@ def split_each(functions: Sequence[str], typed: Sequence[str], unparsed: Collect
     Nothing typed is no argument for any. Raises ``UsageInvalid``.
     """
     from device_agent.protocol.several import joined
+    from gateway.typed_arguments import split_arguments
 
     each: list[list[str]] = [[]]
     for text in typed:
@@ -102,49 +55,3 @@ def split_each(functions: Sequence[str], typed: Sequence[str], unparsed: Collect
             " one has none, as in: test.ping,cmd.run , uptime"
         )
     return [joined(*split_arguments(words, unparsed)) for words in each]
-
-
-def value(text: str) -> Any:
-    """Read one argument. Raises ``UsageInvalid`` for a dict whose keys are not text, and for an endless one."""
-    import yaml
-
-    from gateway.cli.argument_yaml import read, spelling_lost
-    from gateway.render_yaml import TooLarge
-
-    bare = text.strip()
-    if bare in ("", "---", "...") or UNREAD.search(text) or SIGNS.match(text) or DIGITS.fullmatch(bare):
-        return text
-    if text == "None":
-        return None
-    try:
-        parsed = read(text)
-    except (yaml.YAMLError, ValueError, RecursionError):
-        return text
-    except TooLarge as error:
-        if text[0] not in "[{":
-            return text
-        raise UsageInvalid(f"an argument cannot be sent: {error}", found=text[:200]) from None
-    if isinstance(parsed, dict | list):
-        return parsed if text.startswith("{" if isinstance(parsed, dict) else "[") and carried(parsed) else text
-    if isinstance(parsed, float | int) and not bare.startswith("!"):
-        kept = carried(parsed) and not spelling_lost(re.sub(r"\s+#.*", "", bare), parsed)
-        return parsed if kept else text
-    if "#" in text and (parsed is None or isinstance(parsed, str)):
-        return text
-    return parsed if carried(parsed) else text
-
-
-def carried(parsed: object) -> bool:
-    """Whether a message can carry it: no sets, bytes, infinities, and no integer past 64 bits."""
-    if isinstance(parsed, float):
-        return math.isfinite(parsed)
-    if isinstance(parsed, int):
-        return -(2**63) <= parsed < 2**64
-    if isinstance(parsed, list):
-        return all(map(carried, parsed))
-    if isinstance(parsed, dict):
-        for key in parsed:
-            if not isinstance(key, str):
-                raise UsageInvalid(f"a key in an argument must be text: write '{key}' in quotes, found {key!r}")
-        return all(map(carried, parsed.values()))
-    return parsed is None or isinstance(parsed, str)

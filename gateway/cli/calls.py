@@ -10,7 +10,7 @@ import typer
 
 from device_agent.errors import EXIT_NOT_ALL_OK, EXIT_OK, NotRunning, UsageInvalid
 from gateway.cli import completion
-from gateway.cli.arguments import duration, names, split_arguments, with_stdin
+from gateway.cli.arguments import duration, names, with_stdin
 from gateway.cli.command import ASKING, HelpText, invocation, verb
 from gateway.cli.failures import INTERRUPTED
 from gateway.cli.highstate import highstate, step_line
@@ -134,6 +134,7 @@ def _call(
     detach: bool,
 ) -> int:
     from gateway.cli.call_views import CallView
+    from gateway.typed_arguments import split_arguments
 
     output, client = invocation(context).output, invocation(context).client()
     try:

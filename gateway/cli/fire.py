@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import typer
 
 from device_agent.errors import EXIT_OK, UsageInvalid
-from gateway.cli.arguments import UNREAD, carried, named, value
 from gateway.cli.command import ASKING, HelpText, invocation, verb
 from gateway.cli.text import safe
 
@@ -58,6 +57,8 @@ def fire(
 
 def event_data(typed: Sequence[str]) -> dict[str, Any]:
     """The data of an event, as Salt's ``event.send`` makes it: DATA goes over NAME=VALUE. Raises ``UsageInvalid``."""
+    from gateway.typed_arguments import named, value
+
     by_name: dict[str, Any] = {}
     whole: dict[str, Any] | None = None
     for text in typed:
@@ -79,8 +80,9 @@ def mapping(text: str) -> dict[str, Any]:
     """The data of an event as it is typed. Raises ``UsageInvalid``."""
     import yaml
 
-    from gateway.cli.argument_yaml import fault, read, read_json
     from gateway.render_yaml import TooLarge
+    from gateway.typed_arguments import UNREAD, carried
+    from gateway.typed_yaml import fault, read, read_json
 
     try:
         # YAML folds a line break in a value to a blank; JSON has none that could be lost.

@@ -13,7 +13,7 @@ from device_agent.errors import EXIT_NOT_ALL_OK, EXIT_NOT_RUNNING, EXIT_OK, EXIT
 from device_agent.protocol import limits
 from device_agent.protocol.outcomes import MEANING
 from gateway.cli import completion, targets
-from gateway.cli.arguments import duration, names, split_arguments, split_each, with_stdin, written
+from gateway.cli.arguments import duration, names, split_each, with_stdin, written
 from gateway.cli.command import HelpText, invocation, verb
 from gateway.cli.failures import INTERRUPTED
 
@@ -132,6 +132,7 @@ def run(
     """Create the job and watch it."""
     from device_agent.protocol.messages import FUNCTION_PATTERN
     from gateway.cli.watch import held_words, watch, ways_back
+    from gateway.typed_arguments import split_arguments
 
     output = invocation(context).output
     meant = read(target)

@@ -18,6 +18,7 @@ from device_agent.errors import OutstationError, PolicyRefused, Refused, Station
 from device_agent.protocol import limits
 from device_agent.protocol.messages import OutcomeRecord
 from device_agent.protocol.outcomes import Outcome
+from device_agent.protocol.several import joined, split
 from device_agent.protocol.stations import meanable
 from device_agent.protocol.targeting import compile_names, compile_target
 from gateway.audit.book import AuditBook
@@ -38,6 +39,7 @@ from gateway.salt.resource_targets import ResourceTargets, by_resource
 from gateway.spool.budget import refusal_reason
 from gateway.spool.queue import Spool
 from gateway.store.writer import Writer
+from gateway.typed_arguments import taken_apart
 from upstream.salt.order import SaltOrder
 from upstream.salt.ports import DeviceAnswer, ReturnsOfJob
 
@@ -121,6 +123,7 @@ class SaltOrders:
         kind = KINDS.get(order.tgt_type)
         if kind is None:
             raise Refused("bad_target", f"job {order.jid}: targets of the kind {order.tgt_type}")
+        order = _taken_apart(order)
         if too_old(order.jid, self._clock.wall()):
             raise Refused("old_jid", f"job {order.jid}: nobody here could tell it from a repeat")
         if too_early(order.jid, self._clock.wall()):
@@ -294,6 +297,15 @@ class SaltOrders:
             some = dict(items[start : start + limits.MANIFEST_PAGE])
             entry = ReturnsOfJob(jid=order.jid, fun=order.fun, answers=some, master_id=order.master_id)
             self._telling.tell(master, entry)
+
+
+def _taken_apart(order: SaltOrder) -> SaltOrder:
+    """The order with each NAME=VALUE among its arguments as a named one, as a minion takes them."""
+    if isinstance(order.fun, str):
+        arg, kwarg = taken_apart(order.arg, order.kwarg)
+        return msgspec.structs.replace(order, arg=arg, kwarg=kwarg)
+    each = [joined(*taken_apart(*split(given))) if isinstance(given, list) else given for given in order.arg]
+    return msgspec.structs.replace(order, arg=each)
 
 
 def _denied(order: SaltOrder, who: str, why: str) -> Deed:

@@ -47,6 +47,36 @@ async def test_every_kind_of_target_is_resolved_here(tgt: Any, kind: str, tmp_pa
         assert gate.rooms.open_jobs.get(JID) is not None
 
 
+@pytest.mark.parametrize(
+    ("fun", "sent", "arg", "kwarg"),
+    [
+        ("test.arg", ["ls", "cwd=/tmp", "n=3", {"n": 4, "__kwarg__": True}], ["ls"], {"cwd": "/tmp", "n": 4}),
+        (
+            "test.arg",
+            ["a=1\nb=2\n", "3", "x==1", "{1: a}", "t=a\tb"],
+            ["a=1\nb=2\n", "3", "x==1", "{1: a}"],
+            {"t": "a\tb"},
+        ),
+        ("test.arg", ["x={1: a}", "y=" + "[" * 60_000], [], {"x": "{1: a}", "y": "[" * 60_000}),
+        (
+            ["test.arg", "test.ping"],
+            [["a", "x=3"], []],
+            [["test.arg", ["a"], {"x": 3}], ["test.ping", [], {}]],
+            {},
+        ),
+    ],
+)
+async def test_text_with_a_name_is_a_named_argument_as_with_a_minion(
+    fun: Any, sent: list[Any], arg: list[Any], kwarg: dict[str, Any], tmp_path: Path, clock: HandClock
+) -> None:
+    async with opened(tmp_path, clock, "looks") as gate:
+        gate.hello("cam-1")
+        await gate.orders.take(published(JID, fun=fun, arg=sent), MASTER)
+        job = gate.rooms.open_jobs.get(JID)
+        assert job is not None
+        assert (job.job.arg, job.job.kwarg) == (arg, kwarg)
+
+
 async def test_whoever_is_not_meant_says_nothing(tmp_path: Path, clock: HandClock) -> None:
     async with opened(tmp_path, clock, "looks") as gate:
         gate.hello("cam-1")

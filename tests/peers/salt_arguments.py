@@ -1,7 +1,7 @@
-"""Stock Salt's own reading of arguments, in one process of Salt's Python that is asked over a pipe.
+"""Stock Salt's own reading of arguments, at the command line and at the minion.
 
-Run by that Python this file is the process: each line is a list of typed arguments, and is answered with what Salt
-sends for them. Imported it is what asks.
+Run by Salt's Python this file is one process that is asked over a pipe: each line is a list of arguments, and is
+answered with what Salt sends for them, or calls a function with. Imported it is what asks.
 """
 
 from __future__ import annotations
@@ -37,9 +37,16 @@ class SaltArguments:
 
     def ask(self, typed: list[str], no_parse: list[str] | None = None) -> Any:
         """What Salt makes of arguments: the list that it publishes, or what it raised, as text."""
+        return self._answer([typed, no_parse])
+
+    def called(self, sent: list[Any]) -> Any:
+        """What a minion calls a function with that takes anything: the arguments by position, and those by name."""
+        return self._answer([sent])
+
+    def _answer(self, question: list[Any]) -> Any:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps([typed, no_parse]) + "\n")
+        self._process.stdin.write(json.dumps(question) + "\n")
         self._process.stdin.flush()
         return _unplain(json.loads(self._process.stdout.readline()))
 
@@ -69,15 +76,20 @@ class Other(str):
     __slots__ = ()
 
 
+def _anything(*args: Any, **kwargs: Any) -> None:
+    """A function that takes any arguments."""
+
+
 def _serve() -> None:
     from importlib import import_module
 
     logging.disable(logging.CRITICAL)
     parse = import_module("salt.utils.args").parse_input
+    load = import_module("salt.minion").load_args_and_kwargs
     for line in sys.stdin:
-        typed, no_parse = json.loads(line)
+        given, *no_parse = json.loads(line)
         try:
-            answered = _plain(parse(typed, no_parse=no_parse))
+            answered = _plain(parse(given, no_parse=no_parse[0]) if no_parse else list(load(_anything, given)))
         except Exception as error:  # noqa: BLE001 - whatever Salt raises is its answer
             answered = f"{type(error).__name__}: {error}"
         print(json.dumps(answered), flush=True)

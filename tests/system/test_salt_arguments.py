@@ -6,6 +6,7 @@ The table of differences in docs/command-line.md is read as well, and each of it
 from __future__ import annotations
 
 import math
+import os
 import random
 import re
 import subprocess
@@ -18,8 +19,8 @@ import pytest
 import yaml
 
 from device_agent.errors import UsageInvalid
-from device_agent.protocol.several import joined
-from gateway.cli.arguments import split_arguments
+from device_agent.protocol.several import joined, split
+from gateway.typed_arguments import split_arguments, taken_apart
 from tests.house.tree import ROOT
 from tests.peers.argument_texts import texts
 from tests.peers.salt_arguments import Other, SaltArguments
@@ -32,6 +33,7 @@ SIGNS = re.compile(r"\s*(---\s|&|>|\||\ufeff|!\s|!$)")
 SPELLED = re.compile(r"[:_]|^[-+]0[0-9]|^\+")
 """Numbers whose text says more than the number: times, names of digits, offsets."""
 
+UTF_8 = {**os.environ, "LC_ALL": "C.UTF-8"}
 KINDS = {"line break", "sign", "spelling", "braces", "not carried", "endless"}
 """The differences that docs/command-line.md names."""
 
@@ -159,6 +161,22 @@ def test_names_of_no_parse_keep_their_text(typed: list[str], stock: SaltArgument
     assert mine == stock.ask(typed, ["x", "a.b"])
 
 
+def test_text_that_a_program_sends_has_a_name_where_a_minion_gives_it_one(stock: SaltArguments) -> None:
+    named_there = 0
+    for text in texts(GENERATED):
+        sent = [text, 3, {"y": "z=1", "__kwarg__": True}]
+        theirs, mine = stock.called(sent), list[Any](taken_apart(*split(sent)))
+        if same(mine, as_sent(theirs)):
+            named_there += len(theirs[1]) > 1
+            continue
+        name, rest = told(text)
+        kind = "endless" if isinstance(theirs, str) else difference(rest, theirs[1][name])
+        assert kind is not None, (text, theirs, mine)
+        assert mine[0] == [3]
+        assert mine[1][name] in (rest, rest.strip())
+    assert named_there >= 500
+
+
 def rows() -> list[tuple[str, Any, Any]]:
     """The rows of the table of differences: what is typed, Salt's value, and this product's."""
     page = (ROOT / "docs" / "command-line.md").read_text()
@@ -173,7 +191,7 @@ def rows() -> list[tuple[str, Any, Any]]:
 def test_the_table_of_differences_says_what_both_do(stock: SaltArguments) -> None:
     assert len(rows()) >= 12
     for shell, theirs, mine in rows():
-        done = subprocess.run(["bash", "-c", f"printf '%s\\0' {shell}"], capture_output=True, check=True)
+        done = subprocess.run(["bash", "-c", f"printf '%s\\0' {shell}"], capture_output=True, check=True, env=UTF_8)
         typed = done.stdout.decode().split("\0")[:-1]
         named = bool(told(typed[0])[0])
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from device_agent.command_line.durations import UNITS
 from device_agent.errors import UsageInvalid
-from gateway.cli.arguments import duration, split_arguments, value, written
+from gateway.cli.arguments import duration, written
+from gateway.typed_arguments import split_arguments, value
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import shlex
 import pytest
 
 from device_agent import loader
-from gateway.cli.arguments import split_arguments
+from gateway.typed_arguments import split_arguments
 
 OPTIONS = {"--sealed", "--"}
 

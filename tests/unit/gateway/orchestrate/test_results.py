@@ -65,6 +65,15 @@ def test_a_function_is_its_name_with_arguments() -> None:
     assert made.warnings == ["Please specify 'arg' as a list of arguments."]
 
 
+def test_text_in_the_arguments_of_a_step_keeps_its_type_and_its_place() -> None:
+    listed = ["runas=root", "3", "[a]", "a\nb=1"]
+    assert (made := job("salt.function", "test.arg", tgt="x", arg=listed)).arg == listed
+    assert made.kwarg == {}
+    for kind in ("runner", "wheel"):
+        called = deed(step(f"salt.{kind}", "test.arg", arg=listed), test=False)
+        assert called == CallDeed(kind=kind, fun="test.arg", arg=listed, kwarg={})
+
+
 def test_runners_wheels_and_waits() -> None:
     made = deed(step("salt.runner", "manage.up", timeout=5, kwarg={"tgt": "x"}), test=False)
     assert made == CallDeed(kind="runner", fun="manage.up", arg=[], kwarg={"timeout": 5, "tgt": "x"})

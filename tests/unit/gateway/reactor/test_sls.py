@@ -55,6 +55,14 @@ def test_arguments_are_read_in_every_shape_that_salt_reads(text: str, arg: list[
     assert (found.arg, found.kwarg) == (arg, kwarg)
 
 
+@pytest.mark.parametrize("said", ["local.test.arg", "caller.test.arg", "runner.test.arg", "wheel.key.accept"])
+def test_the_data_of_an_event_names_no_argument(said: str) -> None:
+    listed = ["runas=root", "3", "[a]", "a\nb=1"]
+    target = "{tgt: x}, " if said.startswith("local") else ""
+    found = one(f"a: {{{said}: [{target}{{arg: {listed!r}}}]}}".replace("'a\\nb=1'", '"a\\nb=1"'))
+    assert (found.arg, found.kwarg) == (listed, {})
+
+
 @pytest.mark.parametrize(
     ("said", "kind", "fun"),
     [

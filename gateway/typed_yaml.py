@@ -1,4 +1,4 @@
-"""YAML of one argument of a command line: Salt's reading, except for numbers whose spelling would be lost."""
+"""YAML of one argument: Salt's reading, except for numbers whose spelling would be lost."""
 
 from __future__ import annotations
 
