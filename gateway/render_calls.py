@@ -11,7 +11,8 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from device_agent.traverse import ABSENT, traversed
-from gateway.devices.pillar_merge import Strategy, merge, update
+from gateway.devices.pillar_merge import update
+from gateway.render_functions import FUNCTIONS
 from gateway.render_reads import Reads
 from gateway.render_shown import plain
 
@@ -37,6 +38,9 @@ class Calls(Mapping[str, Callable[..., Any]]):
             "grains.item": lambda *names: {name: self._grain(name, "") for name in names},
             "grains.items": lambda: plain(reads.grains),
             "grains.ls": lambda: sorted(reads.grains),
+            "match.filter_by": self._match_filter_by,
+            "match.ifelse": self._ifelse,
+            "match.ipcidr": lambda tgt: reads.meant(tgt, "ipcidr"),
             "match.compound": lambda tgt: reads.meant(tgt, "compound"),
             "match.glob": lambda tgt: reads.meant(tgt, "glob"),
             "match.grain": lambda tgt: reads.meant(tgt, "grain"),
@@ -44,10 +48,9 @@ class Calls(Mapping[str, Callable[..., Any]]):
             "match.list": lambda tgt: reads.meant(tgt, "list"),
             "match.pcre": lambda tgt: reads.meant(tgt, "pcre"),
             "pillar.get": self._pillar_get,
-            "slsutil.merge": _merge,
-            "slsutil.update": lambda below, above, merge_lists=False: update(
-                deepcopy(plain(below)), plain(above), lists=merge_lists
-            ),
+            "pillar.item": lambda *names: {name: self._pillar_get(name) for name in names},
+            "pillar.keys": self._pillar_keys,
+            **FUNCTIONS,
         }
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
@@ -106,6 +109,41 @@ class Calls(Mapping[str, Callable[..., Any]]):
             return update(deepcopy(plain(default)), plain(found))
         return found
 
+    def _pillar_keys(self, key: str, delimiter: str = ":") -> list[Any]:
+        found = traversed(self._pillar, key, delimiter)
+        if found is ABSENT:
+            raise KeyError(f"Pillar key not found: {key}")
+        if not isinstance(found, Mapping):
+            raise TypeError(f"Pillar value in key {key} is not a dict")
+        return list(found)
+
+    def _match_filter_by(
+        self,
+        lookup: Mapping[str, Any],
+        tgt_type: str = "compound",
+        merge: Mapping[str, Any] | None = None,
+        merge_lists: bool = False,
+        default: str = "default",
+    ) -> Any:
+        for target, value in lookup.items():
+            if self._reads.meant(target, tgt_type):
+                found = plain(value)
+                if not merge:
+                    return found
+                above = deepcopy(plain(merge))
+                return above if found is None else update(deepcopy(found), above, lists=merge_lists)
+        return plain(lookup.get(default))
+
+    def _ifelse(
+        self, *pairs: Any, tgt_type: str = "compound", merge: Mapping[str, Any] | None = None, merge_lists: bool = False
+    ) -> Any:
+        if len(pairs) % 2 == 0:
+            raise TypeError("The ifelse function must have an odd number of arguments!")
+        for target, value in zip(pairs[::2], pairs[1::2], strict=False):
+            if target is True or (target is not False and self._reads.meant(target, tgt_type)):
+                return self._match_filter_by({"*": value}, "glob", merge, merge_lists)
+        return pairs[-1]
+
     def _config(self, key: str, default: Any = "", delimiter: str = ":") -> Any:
         found = self._grain(key, ABSENT, delimiter)
         return self._pillar_get(key, default, delimiter=delimiter) if found is ABSENT else found
@@ -120,13 +158,3 @@ class _Module:
         if function.startswith("_"):
             raise AttributeError(function)
         return self._calls[f"{self._name}.{function}"]
-
-
-def _merge(
-    below: Mapping[Any, Any],
-    above: Mapping[Any, Any],
-    strategy: Strategy = "smart",
-    renderer: str = "yaml",  # noqa: ARG001 - Salt's argument; there is one renderer
-    merge_lists: bool = False,
-) -> dict[Any, Any]:
-    return merge(plain(below), plain(above), strategy, lists=merge_lists)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import posixpath
 from collections.abc import Mapping
 from typing import Any, Final
@@ -22,8 +23,10 @@ from gateway.render_time import Late
 TEXT_CHARACTERS: Final = 200
 WHAT_CHARACTERS: Final = 500
 MEMORY: Final = "it used up the memory that a rendering may have"
-PIPES: Final = {"jinja|yaml": True, "yaml_jinja": True, "yaml": False}
+PIPES: Final = {"jinja|yaml": True, "yaml_jinja": True, "yaml": False, "jinja|json": True, "json": False}
 """What a first line ``#!…`` may ask for, and whether there is Jinja in it."""
+
+JSON: Final = ("jinja|json", "json")
 
 NESTED: Final = "nested"
 """Whether the data of an event is read one level deeper too, in the context of a reactor's file."""
@@ -131,13 +134,13 @@ class Sources:
             event = {"salt": Calls(reads, {}), **names}
         if is_python(self.files[path]):
             return self._ran(path, source, event)
-        if event is not None or ("{{" not in source and "{%" not in source):
+        written = "{{" not in source and "{%" not in source
+        if event is not None or written or not self._has_jinja(path, source):
             return self._said(path, source, event or {}, render_names.reaction_names)
-        if self._has_jinja(path, source):
-            try:
-                sandbox(self.files, self.env, self._codes, {}).get_template(path)
-            except TemplateError as error:
-                raise Unrenderable(self._template_problem(path, error)) from error
+        try:
+            sandbox(self.files, self.env, self._codes, {}).get_template(path)
+        except TemplateError as error:
+            raise Unrenderable(self._template_problem(path, error)) from error
         return {}
 
     def _ran(self, path: str, source: str, event: Mapping[str, Any] | None) -> Any:
@@ -167,7 +170,7 @@ class Sources:
         if not source.strip():
             return {}
         if not self._has_jinja(path, source):
-            return self._data(path, source, keep, rendered=False)
+            return self._data(path, source, source, keep, rendered=False)
         environment = sandbox(self.files, self.env, self._codes, context)
         try:
             text = rendered(environment.get_template(path), source)
@@ -175,21 +178,20 @@ class Sources:
             raise self._exhausted(path, error) from None
         except Exception as error:
             raise Unrenderable(self._template_problem(path, error)) from error
-        return self._data(path, text, keep, rendered=True)
+        return self._data(path, source, text, keep, rendered=True)
 
     def _has_jinja(self, path: str, source: str) -> bool:
-        first = source.split("\n", 1)[0].strip()
-        if not first.startswith("#!") or first.startswith("#!/"):
-            return True
-        asked = "|".join(part.strip() for part in first[2:].split("|"))
+        asked = _pipe(source)
         if asked not in PIPES:
             what = f"it asks for the renderer {asked}; there are {', '.join(PIPES)}"
-            raise Unrenderable(Problem(self.label(path), 1, "renderer", what, first))
+            raise Unrenderable(Problem(self.label(path), 1, "renderer", what, source.split("\n", 1)[0].strip()))
         return PIPES[asked]
 
-    def _data(self, path: str, text: str, keep: Keep | None, *, rendered: bool) -> Any:
+    def _data(self, path: str, source: str, text: str, keep: Keep | None, *, rendered: bool) -> Any:
         try:
-            return render_yaml.read(text, keep) or {}
+            return (render_yaml.read_json(text) if _pipe(source) in JSON else render_yaml.read(text, keep)) or {}
+        except json.JSONDecodeError as error:
+            raise Unrenderable(self._problem(path, error.lineno, error, error.msg, text, rendered=rendered)) from error
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             line = mark.line + 1 if mark is not None else 0
@@ -235,6 +237,14 @@ class Sources:
         lines = text.splitlines()
         offending = lines[line - 1].strip()[:TEXT_CHARACTERS] if 0 < line <= len(lines) else ""
         return Problem(self.label(path), line, type(error).__name__, what[:WHAT_CHARACTERS], offending, rendered)
+
+
+def _pipe(source: str) -> str:
+    """The renderers that the first line asks for."""
+    first = source.split("\n", 1)[0].strip()
+    if not first.startswith("#!") or first.startswith("#!/"):
+        return "jinja|yaml"
+    return "|".join(part.strip() for part in first[2:].split("|"))
 
 
 class Nested(dict[str, Any]):

@@ -22,7 +22,7 @@ from jinja2.loaders import BaseLoader
 from jinja2.parser import Parser
 from jinja2.sandbox import SandboxedEnvironment
 
-from gateway import render_filters, render_yaml
+from gateway import render_data_filters, render_filters, render_network, render_yaml
 from gateway.render_shown import plain, shown
 
 OUTPUT_CHARACTERS: Final = 4 * 1024 * 1024
@@ -116,13 +116,18 @@ LOADS: Final = {"load_yaml": load_yaml, "load_json": load_json, "load_text": loa
 
 
 class SerializerTags(Extension):
-    """``load_yaml``, ``import_yaml`` and their kin for JSON and text."""
+    """``load_yaml``, ``import_yaml`` and their kin for JSON and text; and ``profile``."""
 
-    tags = {*LOADS, *(name.replace("load", "import") for name in LOADS)}  # noqa: RUF012 - Jinja asks for a set here
+    tags = {"profile", *LOADS, *(name.replace("load", "import") for name in LOADS)}  # noqa: RUF012 - Jinja asks for a set here
 
     def parse(self, parser: Parser) -> nodes.Node | list[nodes.Node]:
         token = next(parser.stream)
         line, kind = token.lineno, token.value
+        if kind == "profile":
+            # Salt tells its log how long the block took; what it prints is the same.
+            parser.stream.expect("name:as")
+            label = nodes.ExprStmt(parser.parse_expression(), lineno=line)
+            return [label, *parser.parse_statements(("name:endprofile",), drop_needle=True)]
         if kind.startswith("import_"):
             template = parser.parse_expression()
             parser.stream.expect("name:as")
@@ -161,7 +166,8 @@ def sandbox(files: Files, label: str, codes: Codes, context: Mapping[str, Any]) 
     )
     for name in render_filters.WITHOUT:
         del made.filters[name]
-    made.filters.update(render_filters.FILTERS)
+    for filters in (render_filters.FILTERS, render_network.FILTERS, render_data_filters.FILTERS):
+        made.filters.update(filters)
     made.filters.update(LOADS)
     made.tests.update(render_filters.TESTS)
     del made.globals["lipsum"]

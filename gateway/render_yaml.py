@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
@@ -175,6 +176,21 @@ def _check_depth(events: Iterable[yaml.Event]) -> None:
             depth -= 1
         if depth > DEPTH:
             raise TooLarge(f"it is nested more than {DEPTH} deep")
+
+
+def read_json(text: str) -> Any:
+    """Read JSON, with a first line ``#!…`` or without; nothing but blanks is None.
+
+    Raises:
+        json.JSONDecodeError: The text is not JSON; the line is that of the text.
+        TooLarge: The document is too large.
+    """
+    if text.startswith("#!"):
+        # The line stays, so that the lines of errors are those of the file.
+        text = "\n" + text.partition("\n")[2]
+    found = json.loads(text) if text.strip() else None
+    check(found)
+    return found
 
 
 def check(value: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from gateway.render import Renderer
 from gateway.render_frames import Task, Tree
 from gateway.render_pillar import Rules
 from gateway.render_settings import RenderSettings
+from gateway.render_templates import Codes, sandbox
 from tests.peers.pillar_corpus import Case, corpus
 from tests.peers.salt_call import MINUTES, NoSalt, salt_python
 from tests.peers.salt_pillar import compiled
@@ -84,3 +86,24 @@ async def test_what_differs_on_purpose_is_told_and_still_differs(
     assert {case.name for case in KEPT} <= told
     for number, case in enumerate(KEPT):
         assert await ours(renderer, number, case) != theirs[case.name], case.name
+
+
+FILTERS = """
+import json, salt.utils.templates, salt.utils.network
+from salt.utils.decorators.jinja import JinjaFilter
+print(json.dumps(sorted(JinjaFilter.salt_jinja_filters)))
+"""
+
+
+def test_every_filter_of_salt_is_there_or_the_page_says_that_it_is_missing() -> None:
+    try:
+        python = salt_python(REPOSITORY / ".cache")
+    except NoSalt as reason:
+        pytest.skip(f"stock Salt cannot be installed here: {reason}")
+    printed = subprocess.run([python, "-c", FILTERS], capture_output=True, check=True, timeout=120).stdout
+    theirs = set(json.loads(printed))
+    assert "network_hosts" in theirs
+    there = set(sandbox({}, "base", Codes(), {}).filters)
+    page = (REPOSITORY / "docs" / "pillar.md").read_text()
+    missing = set(re.findall(r"`(\w+)`", page.partition("are missing on purpose:")[2].partition("\n\n")[0]))
+    assert theirs - there == missing
