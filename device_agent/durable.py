@@ -2,8 +2,42 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from pathlib import Path
+from typing import BinaryIO
+
+
+def open_regular(path: Path, *, follow: bool = True) -> BinaryIO:
+    """Open a regular file to read it; ``follow`` says whether a symbolic link may lead to it.
+
+    Opening a FIFO to read blocks until a program writes to it (fifo(7)). In the place of a file of the state folder it
+    would hang the start. Raises ``OSError``.
+    """
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
+    descriptor = os.open(path, flags)
+    try:
+        refuse_irregular(descriptor, path)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return os.fdopen(descriptor, "rb")
+
+
+def read_regular(path: Path, *, follow: bool = True) -> bytes:
+    """The bytes of a regular file, as ``open_regular`` opens it. Raises ``OSError``."""
+    with open_regular(path, follow=follow) as file:
+        return file.read()
+
+
+def refuse_irregular(descriptor: int, path: Path) -> None:
+    """Raise ``OSError`` if an open file is a FIFO, a socket, a folder or a device."""
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
 
 
 def replace_private(path: Path, body: bytes, owner: tuple[int, int] | None = None, *, wipe: bool = False) -> None:

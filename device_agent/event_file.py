@@ -18,7 +18,7 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from device_agent.durable import synced
+from device_agent.durable import read_regular, synced
 from device_agent.framing import framed, free_name, read_frames
 from device_agent.outbox import JournalUnavailable
 from device_agent.protocol import limits
@@ -255,7 +255,7 @@ class EventFile:
             self._end = self._whole = len(whole)
 
     def _load(self) -> Path | None:
-        content = self._path.read_bytes() if self._path.exists() else b""
+        content = read_regular(self._path) if self._path.exists() else b""
         records, good_end, damaged = read_frames(content, MAGIC, _decoder, _RECORD_BYTES)
         for record in records:
             self._apply(record)

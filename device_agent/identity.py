@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from device_agent import RELEASED
-from device_agent.durable import replace_private
+from device_agent.durable import read_regular, replace_private
 from device_agent.errors import ConfigInvalid, Refused
 from device_agent.start_errors import start_error
 from device_agent.trust import codec
@@ -192,7 +192,7 @@ class IdentityFile:
     def load(self) -> Identity | None:
         """The identity, or None where there never was one. Raises ``ConfigInvalid`` for a file that is damaged."""
         try:
-            content = self.path.read_bytes()
+            content = read_regular(self.path)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -229,7 +229,7 @@ class IdentityFile:
         the station is told of it again.
         """
         try:
-            self._sealing = self.sealing_path.read_bytes()
+            self._sealing = read_regular(self.sealing_path)
             identity.sealing.restore(self._sealing)
         except FileNotFoundError:
             return

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import msgspec
 
 from device_agent import returns
-from device_agent.durable import synced
+from device_agent.durable import refuse_irregular, synced
 from device_agent.framing import framed, free_name, read_frames
 from device_agent.outbox import Entry, JournalUnavailable, Memory, Record, Restarting
 from device_agent.protocol import limits
@@ -272,6 +272,7 @@ class FileJournal:
 
     def _load(self) -> tuple[int, int, Path | None]:
         self._descriptor = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        refuse_irregular(self._descriptor, self._path)
         content = self._path.read_bytes()
         records, good_end, damaged = read_frames(content, MAGIC, _decoder, _RECORD_BYTES)
         for record in records:

@@ -106,7 +106,7 @@ def given_token(text: str | None, file: Path | None) -> JoinToken | None:
     if file is None:
         return None
     try:
-        return read_token(file)
+        return read_token(file, piped=True)
     except OSError as error:
         raise UsageInvalid(f"the token cannot be read: {error.strerror or error}", where=str(file)) from error
 

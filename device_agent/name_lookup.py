@@ -21,6 +21,9 @@ SECONDS: Final = 30.0
 ADDRESSES_MAX: Final = 8
 """Addresses of one name that are tried."""
 
+DOUBTED_MAX: Final = 1024
+"""Names whose last lookup failed that are remembered; the oldest is forgotten first."""
+
 Address = tuple[int, tuple[Any, ...]]
 """An address family, and a socket address with its port."""
 
@@ -42,7 +45,7 @@ class NameLookup:
         self._at_once = at_once
         self._find = find
         self._running: dict[str, asyncio.Future[Sequence[Any] | OSError]] = {}
-        self._doubted: set[str] = set()
+        self._doubted: dict[str, None] = {}
         self._ended = asyncio.Event()
 
     async def addresses(self, host: str, port: int, seconds: float | None = None) -> list[Address]:
@@ -59,7 +62,7 @@ class NameLookup:
             async with asyncio.timeout(seconds):
                 found = await self._look(host)
         except TimeoutError:
-            self._doubted.add(host)
+            self._doubt(host)
             words = f"no name server answered for {host} in {seconds:g} s"
             raise NameUnknown(socket.EAI_AGAIN, words) from None
         if isinstance(found, OSError):
@@ -80,6 +83,12 @@ class NameLookup:
 
     def _allowed(self, host: str) -> int:
         return self._at_once if host not in self._doubted else max(1, self._at_once // 2)
+
+    def _doubt(self, host: str) -> None:
+        self._doubted.pop(host, None)
+        self._doubted[host] = None
+        if len(self._doubted) > DOUBTED_MAX:
+            del self._doubted[next(iter(self._doubted))]
 
     def _begin(self, host: str) -> None:
         loop = asyncio.get_running_loop()
@@ -105,7 +114,10 @@ class NameLookup:
             loop.call_soon(self._end, host, OSError(errno.EAGAIN, os.strerror(errno.EAGAIN)))
 
     def _end(self, host: str, found: Sequence[Any] | OSError) -> None:
-        (self._doubted.add if isinstance(found, OSError) else self._doubted.discard)(host)
+        if isinstance(found, OSError):
+            self._doubt(host)
+        else:
+            self._doubted.pop(host, None)
         self._running.pop(host).set_result(found)
         self._ended.set()
 

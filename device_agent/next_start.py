@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from device_agent.clock import Clock
+from device_agent.durable import open_regular
 from device_agent.errors import EXIT_CONFIG, EXIT_USAGE
 from device_agent.notify import Notifier
 
@@ -186,7 +187,7 @@ def _place(unit: str, environment: Mapping[str, str]) -> Path | None:
 
 def _read(place: Path) -> Failures | None:
     try:
-        with place.open("rb") as file:
+        with open_regular(place) as file:
             return Failures.of(file.read(FILE_BYTES).decode(errors="replace").rstrip())
     except OSError:
         return None

@@ -12,6 +12,7 @@ from typing import Final
 
 from device_agent.config import load
 from device_agent.device import Device
+from device_agent.durable import open_regular
 from device_agent.errors import EXIT_NOT_ALL_OK, EXIT_OK
 from device_agent.identity import Identity, IdentityFile
 from device_agent.mqtt import MqttLink
@@ -80,8 +81,8 @@ def running(folder: Path) -> bool:
 def sentence(folder: Path) -> str:
     """What the agent that has this directory said last of how it does; empty when it said nothing."""
     try:
-        with (folder / FILE).open(encoding="utf-8", errors="replace") as file:
-            return file.read(BYTES).strip()
+        with open_regular(folder / FILE) as file:
+            return file.read(BYTES).decode(errors="replace").strip()
     except OSError:
         return ""
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from device_agent.config import AgentSettings
+from device_agent.durable import open_regular
 from device_agent.errors import ConfigInvalid, Refused, UsageInvalid
 from device_agent.start_errors import start_error
 from device_agent.trust.token import TEXT_MAX, JoinToken
@@ -49,10 +50,10 @@ def forget_token(table: AgentSettings) -> None:
             (Path(table.state_dir) / FILE).unlink()
 
 
-def read_token(path: Path) -> JoinToken:
-    """The token in a file. Raises ``OSError`` and ``UsageInvalid``."""
-    with path.open(encoding="ascii", errors="replace") as file:
-        return parse_token(file.read(2 * TEXT_MAX))
+def read_token(path: Path, *, piped: bool = False) -> JoinToken:
+    """The token in a file, which may be a pipe if ``piped``. Raises ``OSError`` and ``UsageInvalid``."""
+    with path.open("rb") if piped else open_regular(path) as file:
+        return parse_token(file.read(2 * TEXT_MAX).decode("ascii", "replace"))
 
 
 def parse_token(text: str) -> JoinToken:

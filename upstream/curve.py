@@ -22,7 +22,7 @@ import zmq.asyncio
 from zmq.utils import z85
 
 from device_agent.clock import Clock
-from device_agent.durable import replace_private
+from device_agent.durable import read_regular, replace_private
 from device_agent.errors import ConfigInvalid
 from device_agent.protocol import limits
 from device_agent.start_errors import start_error
@@ -74,7 +74,7 @@ def fingerprint(public: str) -> str:
 def load_or_make(path: Path) -> CurveKeys:
     """The keys in a file of mode 0600, made at first use. Raises ``ConfigInvalid`` when the file is not one of ours."""
     try:
-        text = path.read_text(encoding="ascii")
+        text = read_regular(path).decode("ascii")
     except FileNotFoundError:
         public, secret = (part.decode("ascii") for part in zmq.curve_keypair())
         folder = path.parent.stat()

@@ -25,6 +25,7 @@ from device_agent.custom.kinds import KINDS, LIST_BYTES, MODULE_BYTES, MODULES_M
 from device_agent.custom.loading import Function, functions_in, loaded, plain_in
 from device_agent.custom.station_files import StationFiles
 from device_agent.custom.sync import CodeSource, Synced, sync
+from device_agent.durable import open_regular
 from device_agent.errors import Refused
 from device_agent.host import Host
 from device_agent.protocol.messages import Grains
@@ -257,7 +258,7 @@ class CustomModules:
     def _restored(self) -> Releases:
         place = self.folder / STATE
         try:
-            with place.open("rb") as file:
+            with open_regular(place) as file:
                 return Releases.restored(file.read(STATE_BYTES + 1))
         except FileNotFoundError:
             return Releases()

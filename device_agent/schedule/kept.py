@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from device_agent.durable import replace_private
+from device_agent.durable import open_regular, replace_private
 from device_agent.framing import free_name
 from device_agent.schedule.turns import State
 from device_agent.start_errors import start_error
@@ -87,7 +87,7 @@ class KeptFile:
 
     def _load(self) -> Kept:
         try:
-            with self._path.open("rb") as file:
+            with open_regular(self._path) as file:
                 body = file.read(FILE_BYTES + 1)
         except FileNotFoundError:
             return Kept()

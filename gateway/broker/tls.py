@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from device_agent.clock import Clock
-from device_agent.durable import replace_private
+from device_agent.durable import read_regular, replace_private
 from device_agent.errors import ConfigInvalid
 
 AUTHORITY_FILE: Final = "broker-authority.pem"
@@ -65,7 +65,7 @@ class TlsAuthority:
     def load(self) -> None:
         """Read it, or make it. Raises ``ConfigInvalid`` when the file is not one of ours."""
         try:
-            content = self._path.read_bytes()
+            content = read_regular(self._path)
         except FileNotFoundError:
             self._make()
             return

@@ -28,7 +28,7 @@ def _files(process: Path) -> list[Path]:
 def runs(box: Box) -> bool:
     """Whether a process holds the state folder."""
     try:
-        descriptor = os.open(box.state_dir / LOCK, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(box.state_dir / LOCK, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return False
     try:

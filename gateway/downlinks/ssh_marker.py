@@ -28,6 +28,9 @@ LEFT: Final = KEPT - KEPT // 8
 KEPT_SECONDS: Final = limits.JOB_EXPIRY_MAX_SECONDS + 2 * 86_400.0
 """An older job has expired, so its marker is of no use."""
 
+AHEAD_SECONDS: Final = 2 * 86_400.0
+"""When there are more than ``KEPT``, markers of a later day than this go first: a clock that was ahead made them."""
+
 MADE: Final = b"m"
 FOUND: Final = b"x"
 NONE: Final = b"n"
@@ -39,9 +42,11 @@ _CLAIM: Final = (
     'd=${{HOME%/}}/{folder}; k={key}; y=n; if [ -n "$HOME" ]; then '
     'if mkdir "$d/$k" || {{ ! [ -d "$d/$k" ] && (umask 077; mkdir -p "$d") && mkdir "$d/$k"; }}; then y=m; '
     'elif [ -d "$d/$k" ]; then y=x; fi; fi; '
-    'if cd "$d"; then set -- *; m={kept}; {strict}if [ $# -gt $m ]; then m={left}; fi; p=; '
+    'if cd "$d"; then set -- *; p=; if [ $# -gt {kept} ]; then '
+    'for i; do a=${{i%"${{i#????????}}"}}; if [ "$a" -gt {latest} ] && [ "$i" != "$k" ]; then p="$p $i"; fi; done; '
+    '[ -z "$p" ] || rmdir $p; set -- *; p=; fi; m={kept}; {strict}if [ $# -gt $m ]; then m={left}; fi; '
     'while [ $# -gt 1 ]; do a=${{1%"${{1#????????}}"}}; '
-    'if [ $# -gt $m ] || [ "$a" -lt {oldest} ]; then p="$p $1"; shift; else break; fi; done; '
+    'if [ $# -gt $m ] || [ "$a" -lt {oldest} ]; then [ "$1" = "$k" ] || p="$p $1"; shift; else break; fi; done; '
     '[ -z "$p" ] || rmdir $p; fi; echo $y'
 )
 _OLDER_THAN_KEPT: Final = '[ $# -le {left} ] || [ "$1" != "$k" ] || y=x; '
@@ -77,9 +82,10 @@ class Marker:
 
     def script(self) -> str:
         """Shell commands that set ``y`` to a letter: m for made, x for found, n for none."""
-        oldest = datetime.fromtimestamp(max(0.0, self._wall - KEPT_SECONDS), UTC).strftime("%Y%m%d")
         strict = _OLDER_THAN_KEPT.format(left=LEFT) if self._strict else ""
-        claim = _CLAIM.format(folder=FOLDER, key=self._key, kept=KEPT, left=LEFT, oldest=oldest, strict=strict)
+        oldest, latest = _day(self._wall - KEPT_SECONDS), _day(self._wall + AHEAD_SECONDS)
+        days = {"oldest": oldest, "latest": latest}
+        claim = _CLAIM.format(folder=FOLDER, key=self._key, kept=KEPT, left=LEFT, strict=strict, **days)
         return f"y=$({{ {claim}; }} 2>/dev/null)"
 
     def guard(self) -> str:
@@ -101,6 +107,10 @@ class Marker:
                 " make the home of the login user writable, and order the job again"
             )
         self.held, self.settled = letter == MADE, True
+
+
+def _day(wall: float) -> str:
+    return datetime.fromtimestamp(max(0.0, wall), UTC).strftime("%Y%m%d")
 
 
 def needs_marker(job: Job, custom: Custom) -> bool:

@@ -23,6 +23,7 @@ from urllib.parse import urlencode
 from msgspec import Struct
 
 from device_agent.backoff import Backoff
+from device_agent.durable import read_regular
 from device_agent.errors import StationFailed
 from gateway.cli.client import UnixConnection
 from gateway.engines.context import Context
@@ -136,7 +137,7 @@ class Feed:
 
     def _restored(self) -> str | None:
         try:
-            return self._place.read_text(encoding="ascii").strip()[:128]
+            return read_regular(self._place).decode("ascii").strip()[:128]
         except FileNotFoundError:
             return None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from device_agent.durable import replace_private
+from device_agent.durable import open_regular, replace_private
 from device_agent.errors import ConfigInvalid, StationFailed
 from device_agent.start_errors import start_error
 
@@ -30,7 +30,7 @@ def write_private(path: Path, body: bytes) -> None:
 def read_private(path: Path, most: int) -> bytes | None:
     """A file's bytes; None when there is none. Raises ``ConfigInvalid`` for one that cannot be read or is too large."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             body = file.read(most + 1)
     except FileNotFoundError:
         return None

@@ -30,7 +30,10 @@ def held(folder: Path, taken: OutstationError) -> Iterator[None]:
     Raises ``ConfigInvalid`` for a folder that cannot be used, and ``taken`` when another process holds it.
     """
     try:
-        lock = (made(folder) / "lock").open("w")
+        # For reading as well: then a FIFO in its place does not block (fifo(7)).
+        lock = os.fdopen(
+            os.open(made(folder) / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "r+b", buffering=0
+        )
         if os.geteuid() == 0:
             # An administrator may come first to the folder of a station of another user, which has to open it too.
             owner = folder.stat()

@@ -128,7 +128,9 @@ def mark(path: Path, error: BaseException) -> StoreDamaged:
     log.critical("the store is damaged path=%s error=%s", path, error)
     # On a full or dying disk the file itself will show it again.
     with contextlib.suppress(OSError):
-        descriptor = os.open(mark_path(path), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(
+            mark_path(path), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK | os.O_CLOEXEC, 0o600
+        )
         with os.fdopen(descriptor, "w") as file:
             file.write(str(error))
             file.flush()

@@ -15,7 +15,7 @@ from typing import Final
 from urllib.parse import quote
 
 from device_agent.clock import Clock, iso
-from device_agent.durable import synced
+from device_agent.durable import read_regular, synced
 from device_agent.errors import ConfigInvalid, StationFailed
 from gateway.store import reckoning, salvage, schema_map, write_ahead_log
 from gateway.store.damage import ROW, Damage, decode, encode, is_damage, mark_path
@@ -35,6 +35,8 @@ NAME: Final = re.compile(r"\.damaged-\d{8}T\d{6}Z(-\d+)?$")
 
 def open_store(path: Path, clock: Clock) -> str:
     """Make the store ready and return its epoch. Raises ``ConfigInvalid``, ``StationFailed``."""
+    for end in ("", *SIDES):
+        _refuse_irregular(_side(path, end))
     begun = _read_plan(path)
     is_new = begun is None and not (path.is_file() and path.stat().st_size)
     log_found = log_words(path)
@@ -52,7 +54,7 @@ def open_store(path: Path, clock: Clock) -> str:
 def look(path: Path) -> str:
     """What is wrong with a store, in words of SQLite; empty when nothing is. What it costs has a bound."""
     if mark_path(path).exists():
-        return _and_the_log(path, mark_path(path).read_text(errors="replace").strip()[:300] or "it was found damaged")
+        return _and_the_log(path, _mark_words(path) or "it was found damaged")
     if not path.stat().st_size:
         return ""
     if not write_ahead_log.has_header(_side(path, "-wal")):
@@ -81,6 +83,24 @@ def look(path: Path) -> str:
                 return _and_the_log(path, str(error))
             # Locked, or no room: ``migrate`` says what it is.
     return ""
+
+
+def _refuse_irregular(path: Path) -> None:
+    if path.exists() and not path.is_file():
+        raise ConfigInvalid(
+            "a file of the store is not a regular file",
+            where=str(path),
+            found="a folder" if path.is_dir() else "a FIFO, a socket or a device",
+            allowed="a file that the station has written, or none",
+            hint=f"ls -ld {path}; move it away, and start the station again",
+        )
+
+
+def _mark_words(path: Path) -> str:
+    try:
+        return read_regular(mark_path(path)).decode(errors="replace").strip()[:300]
+    except OSError as error:
+        return f"its mark cannot be read: {error.strerror or error}"
 
 
 def _and_the_log(path: Path, reason: str) -> str:
@@ -127,7 +147,7 @@ def _plan(path: Path, reason: str, at: float) -> Damage:
 
 def _read_plan(path: Path) -> Damage | None:
     try:
-        return decode(_plan_path(path).read_text())
+        return decode(read_regular(_plan_path(path)).decode())
     except OSError:
         return None
 

@@ -79,7 +79,7 @@ class Reserve(Part):
             self.release()
             return
         try:
-            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
             try:
                 os.posix_fallocate(descriptor, 0, RESERVE_BYTES)
             finally:

@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from device_agent.durable import read_regular
 from gateway.store import write_ahead_log
 
 HEADER_BYTES: Final = 100
@@ -46,7 +47,7 @@ def keep(path: Path) -> None:
     body = msgspec.json.encode(found)
     target = map_path(path)
     with contextlib.suppress(OSError):
-        if target.exists() and target.read_bytes() == body:
+        if target.exists() and read_regular(target) == body:
             return
         fresh = target.with_name(target.name + ".new")
         fresh.write_bytes(body)
@@ -57,7 +58,7 @@ def keep(path: Path) -> None:
 def read(path: Path) -> SchemaMap | None:
     """The map of a store; None when there is none that can be read."""
     try:
-        return msgspec.json.decode(map_path(path).read_bytes(), type=SchemaMap)
+        return msgspec.json.decode(read_regular(map_path(path)), type=SchemaMap)
     except (OSError, msgspec.DecodeError):
         return None
 

@@ -23,7 +23,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from device_agent.durable import replace_private
+from device_agent.durable import open_regular, replace_private
 from gateway.store.reckoning import STREAMS as TABLES
 
 log = logging.getLogger(__name__)
@@ -91,7 +91,7 @@ def position(connection: sqlite3.Connection) -> Position:
 def read_witness(path: Path) -> Position | None:
     """The newest slot that is whole; None where there is none. Raises ``OSError`` for a file that cannot be read."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path, follow=False) as file:
             body = file.read(SLOTS * SLOT_BYTES)
     except FileNotFoundError:
         return None

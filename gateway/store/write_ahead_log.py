@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from device_agent.durable import open_regular
+
 HEADER_BYTES: Final = 32
 FRAME_BYTES: Final = 24
 MAGICS: Final = (0x377F0682, 0x377F0683)
@@ -25,7 +27,7 @@ def has_header(log: Path) -> bool:
     """Whether a log begins as one; an empty one, and none, do."""
     if not log.exists() or not log.stat().st_size:
         return True
-    with log.open("rb") as file:
+    with open_regular(log) as file:
         header = file.read(HEADER_BYTES)
     if len(header) < HEADER_BYTES:
         return True
@@ -37,7 +39,7 @@ def has_header(log: Path) -> bool:
 
 
 def _commits_without_header(log: Path) -> int:
-    with log.open("rb") as file:
+    with open_regular(log) as file:
         found = 0
         for number in range(MOST_FRAMES):
             file.seek(HEADER_BYTES + number * (FRAME_BYTES + PAGE_BYTES))
@@ -52,7 +54,7 @@ def commits_after(log: Path, frames: int) -> int:
     """How many commits of this log follow its first frames: those that SQLite took."""
     if not log.exists():
         return 0
-    with log.open("rb") as file:
+    with open_regular(log) as file:
         header = file.read(HEADER_BYTES)
         if len(header) < HEADER_BYTES:
             return 0
@@ -69,7 +71,7 @@ def commits_after(log: Path, frames: int) -> int:
 
 def committed(log: Path) -> Iterator[tuple[int, bytes]]:
     """Pages as they were committed, in order: number and content."""
-    with log.open("rb") as file:
+    with open_regular(log) as file:
         header = file.read(HEADER_BYTES)
         if len(header) < HEADER_BYTES or not has_header(log):
             return

@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+from device_agent.durable import open_regular
+
 FOLDER: Final = Path("/var/cache/outstation")
 """Root's: what lies here is installed as root. Whoever empties it gives up the way back, and nothing else."""
 
@@ -63,7 +65,7 @@ class Record:
 def read(folder: Path) -> Record | None:
     """The last upgrade; None when there was none, or when the file cannot be read as one."""
     try:
-        with (folder / FILE_NAME).open("rb") as file:
+        with open_regular(folder / FILE_NAME) as file:
             fields = json.loads(file.read(MOST_BYTES))
         record = Record(
             id=str(fields["id"]),

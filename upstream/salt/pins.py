@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from urllib.parse import quote
 
-from device_agent.durable import replace_private
+from device_agent.durable import open_regular, replace_private
 from device_agent.errors import ConfigInvalid, Refused
 from upstream.salt.rsa_keys import PEM_CHARACTERS, MasterKey, plain
 from upstream.salt.terms import endpoint
@@ -87,7 +87,7 @@ class Pins:
 
 def _read(path: Path, original: str, hint: str) -> MasterKey | None:
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return MasterKey(file.read(PEM_CHARACTERS + 1).decode("ascii"))
     except FileNotFoundError:
         return None

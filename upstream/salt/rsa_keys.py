@@ -12,7 +12,7 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
-from device_agent.durable import replace_private
+from device_agent.durable import read_regular, replace_private
 from device_agent.errors import ConfigInvalid, Refused
 from device_agent.start_errors import start_error
 from upstream.salt import x931
@@ -123,7 +123,7 @@ class GatewayKey:
 def load_or_make(path: Path, bits: int) -> GatewayKey:
     """The pair in a file of mode 0600, made at first use. Raises ``ConfigInvalid`` when the file is not one."""
     try:
-        body = path.read_bytes()
+        body = read_regular(path)
     except FileNotFoundError:
         made = rsa.generate_private_key(_EXPONENT, bits)
         written = made.private_bytes(

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from device_agent import dial as dial_module
+from device_agent import name_lookup
 from device_agent.dial import dial, first_connected
 from device_agent.name_lookup import NameLookup, NameUnknown
 from tests.peers.waiting import until
@@ -80,6 +81,17 @@ async def test_names_of_a_silent_server_leave_threads_for_other_names(server: Na
             group.create_task(give_up(name))
         await until(lambda: len(lookup._running) == 2)
         assert await lookup.addresses("good.example", 22, 5) == [(V4, ("192.0.2.1", 22))]
+
+
+async def test_unknown_names_are_remembered_up_to_a_limit_the_newest_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(name_lookup, "DOUBTED_MAX", 3)
+    server = NameServer(**{f"none-{number}_example": [] for number in range(9)})
+    lookup = NameLookup(4, server.find)
+    for number in (0, 1, 2, 0, 3):
+        with pytest.raises(NameUnknown):
+            await lookup.addresses(f"none-{number}.example", 22)
+    assert list(lookup._doubted) == ["none-2.example", "none-0.example", "none-3.example"]
+    assert [lookup._allowed(f"none-{number}.example") for number in (0, 1, 3)] == [2, 4, 2]
 
 
 async def test_a_name_without_an_address_is_an_error(server: NameServer) -> None:

@@ -72,6 +72,29 @@ def test_the_oldest_markers_go_when_there_are_too_many(shell: list[str], tmp_pat
     assert said(shell, tmp_path, Marker(jid(2), "cam-1", WALL, strict=False)) == ("m", True)
 
 
+@pytest.mark.parametrize("strict", [False, True])
+def test_markers_of_a_clock_that_was_ahead_take_no_place_from_those_of_today(
+    shell: list[str], tmp_path: Path, strict: bool
+) -> None:
+    for number in range(600):
+        (tmp_path / FOLDER / f"20990101{number:012}.0").mkdir(parents=True)
+    for number in (1, 2):
+        assert said(shell, tmp_path, Marker(jid(number), "cam-1", WALL, strict=strict)) == ("m", True)
+    assert markers(tmp_path) == [jid(1), jid(2)]
+    assert said(shell, tmp_path, Marker(jid(1), "cam-1", WALL, strict=strict)) == ("x", False)
+
+
+def test_markers_of_tomorrow_stay_and_the_marker_of_the_job_itself_does_not_go(
+    shell: list[str], tmp_path: Path
+) -> None:
+    for number in range(KEPT):
+        (tmp_path / FOLDER / f"{jid(number, day=28)}.0").mkdir(parents=True)
+    assert said(shell, tmp_path, Marker(jid(1), "cam-1", WALL, strict=False)) == ("m", True)
+    found = markers(tmp_path)
+    assert jid(1) in found
+    assert len(found) == LEFT + 1
+
+
 def test_a_marker_goes_when_its_job_has_long_expired(shell: list[str], tmp_path: Path) -> None:
     old = f"20261001{0:012}"
     (tmp_path / FOLDER / f"{old}.0").mkdir(parents=True)
