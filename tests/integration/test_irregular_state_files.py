@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -102,7 +102,7 @@ ANSWERS: dict[str, tuple[Callable[[Path], Any], Any]] = {
     "broker-authority.pem": (lambda folder: TlsAuthority(folder / "broker-authority.pem", "lisbon").load(), OSError),
     "salt.key": (lambda folder: rsa_keys.load_or_make(folder / "salt.key", 2048), (ConfigInvalid, OSError)),
     record.FILE_NAME: (record.read, None),
-    "cursor": (lambda folder: Feed(SimpleNamespace(folder=folder)), OSError),  # type: ignore[arg-type] - its folder is all it reads
+    "cursor": (lambda folder: Feed(cast("Any", SimpleNamespace(folder=folder))), OSError),
     IDENTITY: (lambda folder: IdentityFile(folder).load(), ConfigInvalid),
     SEALING_FILE: (sealing_keys, True),
     "journal": (lambda folder: asyncio.run(FileJournal(folder / "journal").open()), JournalUnavailable),
