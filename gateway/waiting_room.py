@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import logging
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -152,18 +151,18 @@ def wait_for_name(config: Path, notifier: Notifier) -> bool:
     """Wait as long as the settings have no name; false when it was told to stop. Raises ``ConfigInvalid``."""
     with notifier.told():
         if says(config, "name"):
-            _left_alone(load(StationSettings, config))
+            uvloop.run(_left_alone(load(StationSettings, config)))
             return True
         settings = load(StationSettings, config, {"name": "unnamed"})
         log_to(settings.log_level, LOG_FORMAT, {"ROLE": "gateway"})
         named = uvloop.run(_waited(config, settings, notifier))
-        _left_alone(settings)
+        uvloop.run(_left_alone(settings))
     # The station has a log of its own, with its name in every message.
     logging.getLogger().handlers.clear()
     return named
 
 
-def _left_alone(settings: StationSettings) -> None:
+async def _left_alone(settings: StationSettings) -> None:
     """Give a join that writes into the state folder at this moment the time to end: the station is no second writer."""
     folder = Path(settings.state_dir or "/var/lib/outstation/gateway")
     for _ in range(JOIN_LOOKS):
@@ -172,7 +171,7 @@ def _left_alone(settings: StationSettings) -> None:
                 return
         except OutstationError:
             # What is wrong with the folder, if it goes on, the station tells.
-            time.sleep(JOIN_SECONDS / JOIN_LOOKS)
+            await asyncio.sleep(JOIN_SECONDS / JOIN_LOOKS)
 
 
 async def _waited(config: Path, settings: StationSettings, notifier: Notifier) -> bool:
