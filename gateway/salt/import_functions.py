@@ -50,6 +50,18 @@ CALLS: Final[Mapping[str, Mapping[str, str]]] = {
 ROLES: Final[Mapping[str, Mapping[str, str]]] = {
     kind: {name: role for role, names in roles.items() for name in names.split()} for kind, roles in CALLS.items()
 }
+INDIRECT: Final[Mapping[str, str]] = {
+    **dict.fromkeys(
+        ("state.orch", "state.orchestrate", "state.sls"),
+        "the steps of its file were not looked at: outstation runner state.orchestrate_show_sls shows them",
+    ),
+    **dict.fromkeys(
+        ("delay.runner", "queue.insert_runner", "queue.process_runner", "salt.execute"),
+        "what it calls in its turn was not looked at, and is judged when it is called",
+    ),
+}
+"""Runners that call something else."""
+
 STATES: Final = "devices here have no state system: call functions instead (docs/functions.md)"
 
 
@@ -99,7 +111,7 @@ def _called(kind: str, fun: str, user: str) -> Judged:
     role = ROLES[kind].get(fun)
     match role:
         case "operator":
-            return Judged(RUNS)
+            return Judged(RUNS, f"{fun}: {INDIRECT[fun]}" if kind == "runner" and fun in INDIRECT else "")
         case None:
             near = get_close_matches(fun, ROLES[kind], n=2)
             words = f"; there is {' or '.join(near)}" if near else " (docs/runners.md)"

@@ -133,7 +133,7 @@ def finding_of(what: str, file: Path, told: list[Told], words: str = "") -> Find
 def _calls(text: str, own: OwnNames) -> Iterator[Told]:
     """What the lines of a file call, whatever its template makes of them."""
     kind = ""
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         if line.lstrip().startswith("#"):
             continue
         if (call := _call.match(line)) is not None:
@@ -162,6 +162,9 @@ def _template(text: str) -> Iterator[Told]:
     except TemplateSyntaxError as error:
         yield Told(error.lineno, CHANGE, f"its Jinja cannot be read: {str(error.message)[:200]}")
         return
+    except RecursionError:
+        yield Told(1, CHANGE, "its Jinja is nested too deep")
+        return
     set_here = {node.name for node in tree.find_all(nodes.Name) if node.ctx != "load"}
     for name in tree.find_all(nodes.Name):
         if name.name in NOT_THERE - set_here:
@@ -187,7 +190,7 @@ def _python(file: Path, text: str, own: OwnNames) -> Iterator[Told]:
     """What a file in Python calls, as far as it says so in texts, and whether it may run."""
     try:
         tree = ast.parse(text)
-    except (SyntaxError, ValueError) as error:
+    except (SyntaxError, ValueError, RecursionError) as error:
         yield Told(getattr(error, "lineno", None) or 1, CHANGE, "this release cannot read its Python")
         return
     try:

@@ -13,6 +13,7 @@ from gateway.salt.import_put import entry_of, put, tell
 from gateway.salt.import_read import Box
 
 USER: Final = "schedule"
+RETURNERS: Final = ("returner", "return_config", "return_kwargs")
 ON_ITSELF: Final = "the gateway runs it on itself, as NAME-station"
 
 
@@ -43,8 +44,11 @@ def _entry(box: Box, wish: Wish, said: Said, entry: Said, name: str, fields: Map
         )
         tell(wish, entry, "not carried", "; ".join(filter(None, (words, found.words))))
     else:
-        words = "; ".join(filter(None, (ON_ITSELF if said.role == "minion" else "", found.words)))
-        put(wish, entry, f"schedule/{step(name)}", dict(fields), found.verdict, words)
+        without = [key for key in RETURNERS if key in fields]
+        kept = {key: value for key, value in fields.items() if key not in RETURNERS}
+        left = f"without {', '.join(without)}: its returns are in the job (docs/jobs.md)" if without else ""
+        words = "; ".join(filter(None, (ON_ITSELF if said.role == "minion" else "", found.words, left)))
+        put(wish, entry, f"schedule/{step(name)}", kept, found.verdict, words)
 
 
 def _judged(box: Box, role: str, fields: Mapping[str, Any]) -> Judged:

@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from device_agent.beacons.kinds import KINDS
+from device_agent.errors import Refused
+from device_agent.protocol import mine
+from device_agent.trust.reach import FUNCTIONS
 from gateway.salt.import_findings import Said, Wish, holds_secret, step
 from gateway.salt.import_keys import SAME, no_meaning, not_carried
 from gateway.salt.import_put import entry_of, put, tell
@@ -272,13 +275,25 @@ def _engines(box: Box, wish: Wish, said: Said) -> None:
         tell(wish, said, "no meaning", "there is none in it")
 
 
-def _mine(_: Box, wish: Wish, said: Said) -> None:
+def _mine(box: Box, wish: Wish, said: Said) -> None:
     if said.role == "proxy":
-        put(wish, said, f"ssh/{said.key}", said.value, "translated", "for each device that is reached over SSH")
+        words = "for each device that is reached over SSH"
+        if missing := _not_here(box, said.value):
+            words += f"; there is no function {', '.join(missing)[:200]} (docs/functions.md): take it out, or bring it"
+        put(wish, said, f"ssh/{said.key}", said.value, "needs a change" if missing else "translated", words)
     else:
         tell(
             wish, said, "not carried", "say it in the settings of the agent of the device that it is for (docs/mine.md)"
         )
+
+
+def _not_here(box: Box, said: Any) -> list[str]:
+    """The functions of ``mine_functions`` that are neither of this release nor of the site's own."""
+    try:
+        made = [each.fun for each in mine.sound_calls(said)[0]] if isinstance(said, (list, Mapping)) else []
+    except Refused:
+        return []
+    return [fun for fun in made if fun not in FUNCTIONS and fun.partition(".")[0] not in box.own.modules]
 
 
 def _id(_: Box, wish: Wish, said: Said) -> None:

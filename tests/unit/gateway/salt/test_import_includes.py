@@ -8,6 +8,7 @@ import pytest
 
 from gateway.salt.import_box import Asked, Looked, look
 from gateway.salt.import_findings import Finding
+from gateway.salt.import_read import read_box
 from tests.peers.salt_box import SaltBox
 
 
@@ -85,3 +86,35 @@ def test_nodegroups_of_salt_ssh_are_nodegroups(box: SaltBox) -> None:
     looked = look(Asked(box.salt))
     assert looked.settings["nodegroups"] == {"front": ["cam-1", "cam-2"], "back": ["cam-3"]}
     assert verdict(looked, "ssh_list_nodegroups.back").where.endswith("master:4")
+
+
+STOCK = {
+    "master": "reactor: [{a: /a.sls}]\nloop_interval: 5\ninclude: [x/*.conf]\nnodegroups: {main: x}\n"
+    "roster_defaults: {user: m, port: 1}\n",
+    "master.d/1.conf": "reactor: [{b: /b.sls}]\nnodegroups: {one: 1a, both: 1b}\ninclude: more/*.conf\n"
+    "engines: [{k: {q: 1}}]\nschedule: {s: {function: a, args: [1]}}\n",
+    "master.d/more/a.conf": "nodegroups: {more: m}\nkeep_jobs: 3\n",
+    "master.d/2.conf": "reactor: [{c: /c.sls}, {b: /b.sls}]\nnodegroups: {two: 2a, both: 2b}\nengines: [{l: 1}]\n"
+    "keep_jobs: 4\nschedule: {s: {function: b, args: [2]}, t: {function: c}}\n",
+    "master.d/.h.conf": "loop_interval: 99\n",
+    "x/z.conf": "roster_defaults: {user: x}\nloop_interval: 9\n",
+}
+"""A configuration, and below what ``salt.config.master_config`` of stock Salt 3008 makes of it."""
+
+STOCK_READS = {
+    "reactor": [{"b": "/b.sls"}, {"c": "/c.sls"}],
+    "loop_interval": 9,
+    "nodegroups": {"more": "m", "two": "2a", "both": "2b"},
+    "roster_defaults": {"user": "x"},
+    "engines": [{"k": {"q": 1}}, {"l": 1}],
+    "keep_jobs": 4,
+    "schedule": {"s": {"function": "b", "args": [2]}, "t": {"function": "c"}},
+}
+
+
+def test_files_count_together_as_stock_salt_reads_them(tmp_path: Path) -> None:
+    box = SaltBox(tmp_path)
+    for name, text in STOCK.items():
+        box.write(f"etc/salt/{name}", text)
+    read = read_box(box.salt)
+    assert {key: read.value("master", key) for key in STOCK_READS} == STOCK_READS

@@ -81,6 +81,7 @@ def test_only_a_setting_is_a_secret_by_its_name(value: object, is_secret: bool) 
         ("a:\n  local.test.ping:\n    - tgt: {{ data['id'] }}\n", RUNS, "", ""),
         ("a:\n  runner.manage.up: []\n  caller.test.ping: []\n", RUNS, "", ""),
         ("{% set up = salt['manage.present']() %}\na:\n  local.test.ping: [{tgt: x}]\n", RUNS, "", ""),
+        ("a:\n  runner.state.orchestrate:\n    - mods: x\n", RUNS, "", "orchestrate_show_sls"),
         ("a:\n  local.cmd.run:\n    - tgt: x\n", GRANT, ":2", "the site needs --grant 'cmd.*'"),
         (
             "a:\n  local.service.restart:\n    - tgt: x\n",
@@ -142,6 +143,7 @@ def test_each_reactor_file_has_one_verdict_and_what_is_not_there_is_named_by_its
         ("{function: manage.up, hours: 1}", RUNS, ""),
         ("{function: disk.percent, hours: 1}", RUNS, ""),
         ("{function: runner.manage.up, hours: 1}", RUNS, ""),
+        ("{function: manage.up, hours: 1, returner: mysql}", RUNS, "without returner"),
         ("{function: test.ping, target: '*', hours: 1}", RUNS, ""),
         ("{function: cmd.run, job_args: [ls], hours: 1}", GRANT, "station.grants"),
         ("{function: cmd.run, target: '*', job_args: [ls], hours: 1}", GRANT, "name it for schedule"),
@@ -236,6 +238,15 @@ def test_an_engine_of_salts_own_is_not_taken_for_one_of_the_site(box: SaltBox) -
     assert verdict(looked, "engines.slack_bolt").where.endswith("a.conf:3")
     trim = verdict(looked, "jinja_trim_blocks")
     assert (trim.verdict, "Jinja" in trim.words) == ("not carried", True)
+
+
+def test_functions_of_the_mine_that_are_not_here_are_named(box: SaltBox) -> None:
+    functions = "mine_functions: {status.uptime: [], x509.get: [], ip: [{mine_function: network.ip_addrs}]}\n"
+    box.write("etc/salt/proxy", functions)
+    found = verdict(looked_at(box), "mine_functions")
+    assert (found.verdict, "no function x509.get (" in found.words) == (CHANGE, True)
+    box.write("etc/salt/proxy", functions.replace("x509.get: [], ", ""))
+    assert verdict(looked_at(box), "mine_functions").verdict == "translated"
 
 
 def functions_in(package: ModuleType) -> list[Function]:
