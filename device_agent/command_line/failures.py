@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable
 
 from device_agent.command_line.safe_text import safe
-from device_agent.errors import EXIT_NOT_ALL_OK, OutstationError
+from device_agent.errors import EXIT_NOT_ALL_OK, OutstationError, UsageInvalid
 
 DEBUG_VARIABLE = "OUTSTATION_DEBUG"
 INTERRUPTED = 130
@@ -41,6 +42,8 @@ def report(error: BaseException) -> int:
         from device_agent.parts import leaves
 
         single = leaves(error)
+    if isinstance(single[0], UnicodeEncodeError) and (typed := _not_utf_8()):
+        single = [UsageInvalid("an argument is not UTF-8", found=typed, allowed="text in UTF-8")]
     foreseen = [leaf for leaf in single if isinstance(leaf, OutstationError)]
     for leaf in foreseen:
         complain(str(leaf))
@@ -50,6 +53,14 @@ def report(error: BaseException) -> int:
     if not os.environ.get(DEBUG_VARIABLE):
         sys.stderr.write(f"  this is a fault of outstation itself; {DEBUG_VARIABLE}=1 shows where\n")
     return EXIT_NOT_ALL_OK
+
+
+def _not_utf_8() -> str:
+    """The first argument with bytes that are not UTF-8, in ASCII; Python keeps such bytes as surrogates."""
+    for argument in sys.argv[1:]:
+        if re.search("[\udc80-\udcff]", argument):
+            return ascii(argument)[1:-1][:200]
+    return ""
 
 
 def complain(text: str) -> None:

@@ -314,7 +314,7 @@ class StationClient:
         headers = {"Accept": "application/json", **(self._path.headers() if isinstance(self._path, Remote) else {})}
         content = None
         if body is not None:
-            content = json.dumps(body, allow_nan=False).encode()
+            content = json.dumps(body, allow_nan=False, ensure_ascii=False).encode()
             headers["Content-Type"] = "application/json"
         with closing(self._connection()) as connection:
             try:

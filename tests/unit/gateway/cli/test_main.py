@@ -66,6 +66,23 @@ def test_an_error_nobody_foresaw_is_a_line_and_no_traceback(shell: Shell, monkey
     assert "Traceback" in shell.here("check").error
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(["run", "cam-1", "test.echo", "a\udcffb"], ["runner", "test.arg", "x=a\udcffb"], ["fire", "a", "x=a\udcffb"]),
+        *(["run", "a\udcffb", "test.ping"], ["devices", "list", "a\udcffb"], ["devices", "show", "a\udcffb"]),
+    ],
+)
+@pytest.mark.usefixtures("api")
+def test_an_argument_that_is_not_utf_8_is_named(line: list[str], shell: Shell) -> None:
+    finished = shell.run(*line)
+    assert (finished.status, finished.out) == (2, "")
+    what, found, allowed = finished.error.splitlines()
+    assert what == "error: an argument is not UTF-8"
+    assert found.endswith(r"a\udcffb")
+    assert allowed == "  allowed: text in UTF-8"
+
+
 def test_errors_of_several_parts_are_told_one_by_one(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(_: object) -> int:
         wrong = ConfigInvalid("no such key", where="gateway.yaml:3", found="prot", allowed="port")
