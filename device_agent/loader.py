@@ -110,6 +110,11 @@ async def known(own: Own) -> dict[str, Function]:
     return {name: find(name) for name in names()} | {name: custom[name] for name in sorted(custom)}
 
 
+def check_arguments(name: str, arg: list[Any], kwarg: dict[str, Any]) -> None:
+    """Raise ``BadArguments`` for arguments that a function of this release refuses, and ``NotFound``."""
+    _bind(name, find(name), list(arg), dict(kwarg))
+
+
 def usage(name: str, function: Function | None = None) -> str:
     """What a function takes, as in ``test.echo takes (text)``. Raises ``NotFound``."""
     return f"{name} takes {_bare(_signature(function or find(name)))}"

@@ -48,6 +48,7 @@ from gateway.orchestrate_rooms import state_runner
 from gateway.own.target import StationTarget
 from gateway.reactor.book import ReactionBook
 from gateway.reactor.explain import Explain
+from gateway.reactor.foreseen import ForeseenTroubles
 from gateway.reactor.held import HeldBook
 from gateway.reactor.past import Past
 from gateway.reactor.plan import Planner
@@ -320,6 +321,14 @@ class KeptRooms:
         )
         self.explain = Explain(
             planner=planner,
+            foreseen=ForeseenTroubles(
+                site=settings.name,
+                acceptance=rooms.acceptance,
+                calls=self.own.calls,
+                operator=lambda: reactor_by(rooms.policies.policy),
+                brought=self.custom.reach,
+                expires_seconds=settings.reactions.expires_seconds,
+            ),
             book=book,
             held=held,
             bus=rooms.bus,

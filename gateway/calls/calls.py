@@ -181,6 +181,16 @@ class Calls(Part):
         self._begin(under)
         return under.call.jid
 
+    async def refusal(self, call: CallRequest, by: Operator, *, direct: bool, by_name: bool) -> OutstationError | None:
+        """Why a call would be refused now; None for one that would be taken. ``by_name``: its arguments are unknown."""
+        said, arg, kwarg = f"{call.kind}.{call.fun}", call.arg, call.kwarg
+        try:
+            function = await self.function(call.kind, call.fun)
+            arg, kwarg = (arg, kwarg) if by_name else bound(function.run, said, arg, kwarg, direct=direct)
+        except OutstationError as error:
+            return error
+        return self._permission.refusal(by, said, function, arg, kwarg, by_name=by_name)
+
     async def within(self, parent: Call, request: CallRequest, key: str) -> Ended:
         """A call that another call makes: it has a row and events of its own, and runs in the other's place."""
         if parent.depth >= DEPTH:

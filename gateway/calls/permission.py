@@ -54,7 +54,7 @@ class CallPermission:
             fun=said,
             arguments=call_text("", arg, shown(kwarg)).strip(),
         )
-        refused = self._refusal(operator, said, function, arg, kwarg)
+        refused = self.refusal(operator, said, function, arg, kwarg)
         if refused is not None:
             self._metrics.add("calls_denied")
             row = {"verdict": "deny", "jid": "", "why": f"{refused.what}; {why}" if why else refused.what}
@@ -62,9 +62,17 @@ class CallPermission:
             raise refused
         return [] if function.need == "view" else self._audit.statements([deed])
 
-    def _refusal(
-        self, operator: Operator, said: str, function: Function, arg: Sequence[Any], kwarg: Mapping[str, Any]
+    def refusal(
+        self,
+        operator: Operator,
+        said: str,
+        function: Function,
+        arg: Sequence[Any],
+        kwarg: Mapping[str, Any],
+        *,
+        by_name: bool = False,
     ) -> PolicyRefused | None:
+        """Why a call is refused; None for one that is allowed. ``by_name``: its arguments are not known."""
         policy = self._policy()
         asked = call_text(said, arg, shown(kwarg))[:REASON_CHARACTERS]
         if function.refused:
@@ -74,7 +82,7 @@ class CallPermission:
         if not operator.may(function.need):
             return not_allowed(policy, operator, function.need, asked)
         # Without rules a role is enough; and rules are about what operators run, not about what all may look at.
-        if not function.ruled or function.need != "run" or policy.operator is None:
+        if by_name or not function.ruled or function.need != "run" or policy.operator is None:
             return None
         verdict = policy.judge(operator, said, list(arg), dict(kwarg), [], [self._site], self._clock.wall())
         if isinstance(verdict, Hold):

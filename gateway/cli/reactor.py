@@ -98,7 +98,8 @@ CHECK = HelpText(
     purpose="Look through every rule and every file, and name the line of what is wrong.",
     details=(
         "A file is rendered with the newest event that its rule matches, of the last 2,000. Where there is none, its "
-        "template is compiled, or its YAML read where it has no template. Nothing is done."
+        "template is compiled, or its YAML read where it has no template. The station says of each reaction whether it "
+        "would refuse it: unknown functions, arguments, roles, rules, grants and returners. Nothing is done."
     ),
     examples=[
         ("outstation reactor check", "one line for each thing that is wrong"),
@@ -250,7 +251,7 @@ def why(
             output.line(f"  rule {safe(each.glob)}, {safe(each.file)}: {THROTTLED.get(each.state, each.state)}{told}")
         for reaction in event.reactions:
             output.line(f"  rule {safe(reaction.rule)}, {safe(reaction.file)}: {call_words(reaction)}")
-            ended = f"job {reaction.jid}" if reaction.jid else _line(reaction.why)
+            ended = "; ".join(filter(None, [f"job {reaction.jid}" if reaction.jid else "", _line(reaction.why)]))
             output.line(f"    {reaction.state} {ended}".rstrip())
             for outcome in reaction.outcomes:
                 words = _line(outcome.why or shown(outcome.value))

@@ -18,7 +18,6 @@ from device_agent.protocol.messages import (
     Item,
     Job,
     JobDefinition,
-    check_plain,
     decode_job,
     encode,
     encode_value,
@@ -31,6 +30,7 @@ from gateway.bus import Bus
 from gateway.devices.policy import Operator
 from gateway.devices.registry import Registry
 from gateway.jobs.close import Closing
+from gateway.jobs.draft import checked, draft_of
 from gateway.jobs.expect import Expectation, expect, pages
 from gateway.jobs.handed_out import handing_out, over_links
 from gateway.jobs.nodegroups import Nodegroups
@@ -49,9 +49,6 @@ from gateway.store.reader import Reader
 from gateway.store.writer import Statement, Writer
 
 log = logging.getLogger(__name__)
-
-JOB_BYTES = limits.MESSAGE_BYTES - 8 * 1024
-"""A job must fit into a message with its bitmap around it."""
 
 ADD_JOB = "INSERT INTO jobs (jid, body, origin, deadline, accepted) VALUES (?, ?, ?, ?, ?)"
 ADD_BRANCH = "INSERT OR IGNORE INTO job_sites (jid, site, state) VALUES (?, ?, ?)"
@@ -136,28 +133,15 @@ class Acceptance:
         expires_in = self._life(request)
         # Not the wall clock: devices would take a job for expired that a machine without a clock issued.
         now = self._sealer.now()
-        draft = Job(
-            jid=self.jids.next(now) if ordered is None else await self._free(ordered.jid),
-            tgt=tgt,
-            tgt_type=tgt_type,
-            fun=request.fun,
-            arg=request.arg,
-            kwarg=request.kwarg,
-            user=user,
-            issued=now,
-            expires=now + expires_in,
-            late=request.late,
-            run_limit=limits.RUN_LIMIT_SECONDS if request.run_limit is None else request.run_limit,
-            why=request.why,
-            sealed=request.sealed,
-            origin="" if ordered is None else ordered.origin,
-        )
+        jid = self.jids.next(now) if ordered is None else await self._free(ordered.jid)
+        origin = "" if ordered is None else ordered.origin
+        draft = draft_of(request, (tgt, tgt_type), user=user, jid=jid, issued=now, seconds=expires_in, origin=origin)
         draft = replace(with_typed(draft, request), commits=await self.made_from(draft))
-        body, ruling = self._checked(draft), FREE
+        body, ruling = checked(draft), FREE
         if operator is not None and self._permission is not None:
             draft, ruling = await self._permission.here(operator, draft, target)
             draft = with_typed(draft, request)
-            body, target = self._checked(draft), compile_target(draft.tgt, draft.tgt_type)
+            body, target = checked(draft), compile_target(draft.tgt, draft.tgt_type)
         self._sealer.may_issue(draft)
         if ordered is not None:
             ruling = FREE if self._permission is None else self._permission.above(draft, target)
@@ -172,6 +156,28 @@ class Acceptance:
         returners = () if sent_on is None else sent_on.names
         await self._take(draft, body, target, LOCAL, expires_in, ruling=ruling, returners=returners)
         return draft.jid
+
+    def refusal(self, request: JobRequest, operator: Operator, *, by_name: bool = False) -> OutstationError | None:
+        """What ``submit`` would raise for a request now; None for one that it would take. Nothing is kept of it.
+
+        ``by_name``: of the request only the function is known, so rules about arguments and targets do not count.
+        """
+        try:
+            request, now = signed(request), self._sealer.now()
+            at = self._nodegroups.signed(request.tgt, request.tgt_type, request.delimiter)
+            target, seconds = compile_target(*at), self._life(request)
+            jid = JidMaker().next(now)
+            draft = draft_of(request, at, user=str(operator), jid=jid, issued=now, seconds=seconds, origin="")
+            draft = with_typed(draft, request)
+            checked(draft)
+            if self._permission is not None and (not by_name or self._permission.is_without_rules()):
+                denied = self._permission.refusal(operator, draft, target)
+                if denied is not None:
+                    return denied
+            self._sealer.may_issue(draft)
+        except (UsageInvalid, PolicyRefused) as error:
+            return error
+        return None
 
     def _life(self, request: JobRequest) -> float:
         """Seconds until the job expires. Raises ``UsageInvalid``, and ``PolicyRefused`` beyond what this site may."""
@@ -286,24 +292,6 @@ class Acceptance:
         if known and not is_told_of(known[0], definition):
             raise Refused("definition_mismatch", f"job {jid}: another job has this jid here")
         return bool(known)
-
-    def _checked(self, draft: Job) -> bytes:
-        """The job as bytes, after the same checks that every receiver will make. Raises ``UsageInvalid``."""
-        try:
-            body = encode(draft)
-            if len(body) > JOB_BYTES:
-                raise Refused("oversized", f"{len(body)} bytes with its target and arguments, at most {JOB_BYTES}")
-            check_plain(draft.arg)
-            decode_job(body)
-        except (Refused, OverflowError, UnicodeEncodeError) as refusal:
-            raise UsageInvalid(
-                "this job cannot be sent",
-                error_id="job.invalid",
-                found=f"{title(draft.fun, draft.arg, draft.kwarg)[:130]}: {refusal}",
-                allowed="module.function with arguments that JSON can carry",
-                hint="outstation run TARGET sys.list_functions",
-            ) from None
-        return body
 
     async def _take(
         self,

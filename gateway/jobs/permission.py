@@ -100,23 +100,8 @@ class Permission:
 
     async def here(self, operator: Operator, job: Job, target: Target) -> tuple[Job, Ruling]:
         """A job that somebody issues here, narrowed if need be. Raises ``PolicyRefused``."""
-        # Whatever an admin means is granted, so there is no need to look at each device.
-        devices = [] if "admin" in operator.roles else self._meant(target)
-        ids = dict.fromkeys([*(device.id for device in devices), *named_devices(job)])
-        sites = dict.fromkeys(device.site for device in devices)
-        each = self._each_judged(operator, job, list(ids), list(sites))
-        verdict = self._by_pillar(operator, target) or _of_all(each)
-        let = [] if isinstance(verdict, Deny) else [one for one in each if not isinstance(one, Deny)]
-        narrowed: Job | None = job
-        for within in dict.fromkeys(one.within for one in let):
-            narrowed = narrowed and narrowed_to(narrowed, within)
-        folders = sorted({folder for one in let for folder in one.folders})
-        if narrowed is not None and folders:
-            narrowed = replace(narrowed, folders=folders)
-        if isinstance(verdict, Deny) or narrowed is None:
-            if not isinstance(verdict, Deny):
-                globs = ", ".join(glob for one in let for glob in one.within)
-                verdict = Deny("this target cannot be limited to what is granted", f"a glob, or a list, within {globs}")
+        narrowed, verdict, let = self._ruled(operator, job, target)
+        if isinstance(verdict, Deny):
             self._metrics.add("jobs_denied")
             await self._audit.refused(_deed(operator, job, "deny", _both(verdict.why, job.why), jid=""))
             raise self._refusal(operator, job, verdict)
@@ -124,6 +109,36 @@ class Permission:
         shut = frozenset(site for site in self._sites_below() if not all(self._reaches(one, site) for one in let))
         deed = _deed(operator, narrowed, "hold" if held else "allow", job.why)
         return narrowed, Ruling(held, shut=shut, statements=tuple(self._audit.statements([deed])))
+
+    def refusal(self, operator: Operator, job: Job, target: Target) -> PolicyRefused | None:
+        """What ``here`` would raise; None for a job that it would take. Records nothing."""
+        _, verdict, _ = self._ruled(operator, job, target)
+        return self._refusal(operator, job, verdict) if isinstance(verdict, Deny) else None
+
+    def is_without_rules(self) -> bool:
+        """Whether operators run what their role lets them, whatever its arguments and its target are."""
+        return self._policy().operator is None
+
+    def _ruled(self, operator: Operator, job: Job, target: Target) -> tuple[Job, Verdict, list[Allow | Hold]]:
+        """The job, narrowed if need be, the verdict on it, and those that let its functions through."""
+        # Whatever an admin means is granted, so there is no need to look at each device.
+        devices = [] if "admin" in operator.roles else self._meant(target)
+        ids = dict.fromkeys([*(device.id for device in devices), *named_devices(job)])
+        sites = dict.fromkeys(device.site for device in devices)
+        each = self._each_judged(operator, job, list(ids), list(sites))
+        verdict = self._by_pillar(operator, target) or _of_all(each)
+        if isinstance(verdict, Deny):
+            return job, verdict, []
+        let = [one for one in each if not isinstance(one, Deny)]
+        narrowed: Job | None = job
+        for within in dict.fromkeys(one.within for one in let):
+            narrowed = narrowed and narrowed_to(narrowed, within)
+        if narrowed is None:
+            globs = ", ".join(glob for one in let for glob in one.within)
+            denied = Deny("this target cannot be limited to what is granted", f"a glob, or a list, within {globs}")
+            return job, denied, []
+        folders = sorted({folder for one in let for folder in one.folders})
+        return replace(narrowed, folders=folders) if folders else narrowed, verdict, let
 
     def lets_above(self, job: Job, ids: Sequence[str]) -> bool:
         """Whether a job from a master would run at once on all of these devices of this station. Records nothing."""

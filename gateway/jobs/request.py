@@ -65,6 +65,28 @@ def no_returners(said: Returning) -> SentOn | None:
     return None
 
 
+def without_missing(returning: Callable[[Returning], SentOn | None], said: Returning) -> tuple[list[str], str]:
+    """The returners of these that are here, and a sentence about the others; empty where there are none.
+
+    A returner is an extra: where no operator waits for an answer, one that is not here does not stop the job.
+    """
+    words = said.split(",") if isinstance(said, str) else said
+    here: list[str] = []
+    missing: list[str] = []
+    allowed = ""
+    for name in dict.fromkeys(word.strip() for word in words if word.strip()):
+        try:
+            returning([*here, name])
+        except UsageInvalid as error:
+            missing.append(name[:64])
+            allowed = error.allowed or "none"
+        else:
+            here.append(name)
+    if not missing:
+        return here, ""
+    return here, f"the job runs without the returners that are not here: {', '.join(missing)}; here are {allowed}"
+
+
 class JobRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What an operator asks for. Times are seconds; None means the default for ``late``.
 

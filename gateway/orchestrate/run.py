@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, Protocol
 
+from msgspec.structs import replace
+
 from device_agent.clock import Clock
 from device_agent.errors import OutstationError, PolicyRefused
 from device_agent.protocol.messages import encode_value
@@ -45,6 +47,9 @@ class Within(Protocol):
 
     async def give(self, request: JobRequest, beside: Callable[[str], Sequence[Statement]]) -> str:
         """Give a job; its jid, when it is on disk together with what ``beside`` says of it."""
+
+    def returners(self, said: Sequence[str]) -> tuple[list[str], str]:
+        """The returners of these that are here, and a sentence about the others; empty where there are none."""
 
     async def awaited(self, jid: str) -> JobEnded:
         """Wait for the last word on a job."""
@@ -220,13 +225,16 @@ class Orchestration:
         return Since(min(each.event for each in known), min(each.outcome for each in known))
 
     async def _job(self, step: Step, what: JobDeed) -> Bare:
+        ret, missing = self._within.returners(what.ret)
+        if missing:
+            what = replace(what, warnings=[*what.warnings, missing])
         request = JobRequest(
             tgt=what.tgt,
             tgt_type=what.tgt_type,
             fun=what.fun,
             arg=what.arg,
             kwarg=what.kwarg,
-            ret=what.ret,
+            ret=ret,
             run_limit=what.run_limit,
         )
         jid = self._kept[step.number].job

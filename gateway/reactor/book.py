@@ -173,9 +173,9 @@ class ReactionBook:
         kept = [*(before.troubles if before is not None else []), *troubles][:TROUBLES]
         await self._writer.commit([(_ADD, rows), (_TROUBLES, [(encode_value(kept), matched.id)]), *beside])
 
-    def issuing(self, key: str, jid: str) -> list[Statement]:
+    def issuing(self, key: str, jid: str, why: str = "") -> list[Statement]:
         """To be committed with the job itself: so one reaction is one job, whenever the station is killed."""
-        return [(_ENDED, [("issued", jid, "", self._clock.wall(), key)])]
+        return [(_ENDED, [("issued", jid, why[:WHY_CHARACTERS], self._clock.wall(), key)])]
 
     async def ended(self, key: str, state: State, why: str) -> None:
         """A reaction that made no job. Raises ``StoreFailed``."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from device_agent.errors import NotFound
 from device_agent.protocol import tags
@@ -13,12 +14,13 @@ from device_agent.protocol.messages import Event, decode_stored
 from device_agent.protocol.stations import station_device
 from gateway.bus import Bus
 from gateway.reactor.book import Made, Matched, ReactionBook
+from gateway.reactor.foreseen import ForeseenTroubles
 from gateway.reactor.held import HeldBook
-from gateway.reactor.plan import Plan, Planner
+from gateway.reactor.plan import Plan, Planner, text_of
 from gateway.reactor.report import Report
 from gateway.reactor.rules import Rule
 from gateway.reactor.site_reactions import SiteReactions
-from gateway.reactor.sls import Reaction, Trouble
+from gateway.reactor.sls import Compiled, Reaction, Trouble
 from gateway.reactor.sources import Known
 from gateway.reactor.throttle import throttle_of
 from gateway.store.reader import Reader
@@ -38,8 +40,17 @@ class Explain:
     """Answers of ``list``, ``check``, ``test`` and ``why``."""
 
     def __init__(
-        self, *, planner: Planner, book: ReactionBook, held: HeldBook, bus: Bus, reader: Reader, sites: SiteReactions
+        self,
+        *,
+        planner: Planner,
+        foreseen: ForeseenTroubles,
+        book: ReactionBook,
+        held: HeldBook,
+        bus: Bus,
+        reader: Reader,
+        sites: SiteReactions,
     ) -> None:
+        self._foreseen = foreseen
         self._planner = planner
         self._book = book
         self._held = held
@@ -77,7 +88,11 @@ class Explain:
         rules = []
         for rule in known.map.rules:
             event = next((each for each in newest if tags.matches(rule.glob, each.tag)), None)
-            troubles = [each for each in await self._planner.checked(known, rule, event) if each.level != "note"]
+            found = await self._planner.checked(known, rule, event)
+            troubles = [each for each in found.troubles if each.level != "note"]
+            troubles += await self._foreseen.of_reactions(found.reactions, partial(text_of, known))
+            for file in known.of(rule.paths):
+                troubles += await self._foreseen.of_text(file, rule.glob, text_of(known, file), found.reactions)
             rules.append(
                 {
                     "tag": rule.glob,
@@ -91,8 +106,12 @@ class Explain:
 
     async def tested(self, tag: str, data: Mapping[str, Any]) -> dict[str, Any]:
         """What an event would set off. Nothing is done."""
-        event = self._bus.event(tag, dict(data))
-        return _plan(event, await self._planner.plan(event))
+        event, known = self._bus.event(tag, dict(data)), await self._planner.sources.now()
+        plan = await self._planner.plan(event, known=known)
+        foreseen = await self._foreseen.of_reactions(plan.compiled.reactions, partial(text_of, known))
+        return _plan(
+            event, replace(plan, compiled=Compiled(plan.compiled.reactions, [*plan.compiled.troubles, *foreseen]))
+        )
 
     async def why(self, what: str) -> dict[str, Any]:
         """What an event set off, by its tag or number, or what a job came of. Raises ``NotFound``."""

@@ -14,7 +14,7 @@ from device_agent.protocol.messages import Event
 from gateway.event_shape import salt_data
 from gateway.reactor.rules import Rule
 from gateway.reactor.settings import ReactionSettings
-from gateway.reactor.sls import Compiled, RenderedFile, Trouble, all_or_none, compiled
+from gateway.reactor.sls import Compiled, Reaction, RenderedFile, Trouble, all_or_none, compiled
 from gateway.reactor.sources import ENVIRONMENT, Known, Sources, label
 from gateway.reactor.throttle import Bounded, throttle_of
 from gateway.render import Call, Renderer
@@ -91,16 +91,19 @@ class Planner:
         reactions = [replace(each, several=True) for each in found.reactions] if collected else found.reactions
         return Plan(rules, files, Compiled(reactions, placed))
 
-    async def checked(self, known: Known, rule: Rule, event: Event | None) -> list[Trouble]:
-        """What is wrong with the files of a rule: with an event as they say it, without one as they are written."""
+    async def checked(self, known: Known, rule: Rule, event: Event | None) -> Compiled:
+        """The files of a rule and what is wrong with them: with an event as they say it, without one as written."""
+        reactions: list[Reaction] = []
         troubles = [known.troubles[path] for path in rule.paths if path in known.troubles]
         for file in known.of(rule.paths):
             said = await self._rendered(known, file, event, troubles)
             if isinstance(said, Trouble):
                 troubles.append(said)
             else:
-                troubles += compiled([RenderedFile(file, rule.glob, said)], self._settings.order).troubles
-        return [_placed(trouble, known) for trouble in troubles]
+                found = compiled([RenderedFile(file, rule.glob, said)], self._settings.order)
+                reactions += found.reactions
+                troubles += found.troubles
+        return Compiled(reactions, [_placed(trouble, known) for trouble in troubles])
 
     async def _rendered(
         self,
@@ -138,12 +141,16 @@ class Planner:
         return Trouble(file=where, what=what, line=problem.line, text=problem.text)
 
 
+def text_of(known: Known, file: str) -> str:
+    """The text of a file of a rule, as it was read."""
+    return known.tree.environments[ENVIRONMENT].get(label(file), b"").decode(errors="replace")
+
+
 def _placed(trouble: Trouble, known: Known) -> Trouble:
     """With the line at which its id stands, where it has an id and no line."""
     if not trouble.id or trouble.line:
         return trouble
-    source = known.tree.environments[ENVIRONMENT].get(label(trouble.file), b"").decode(errors="replace")
-    for number, text in enumerate(source.splitlines(), start=1):
+    for number, text in enumerate(text_of(known, trouble.file).splitlines(), start=1):
         if text.startswith((f"{trouble.id}:", f"'{trouble.id}':", f'"{trouble.id}":')):
             return replace(trouble, line=number, text=text.strip())
     return trouble

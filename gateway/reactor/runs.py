@@ -16,23 +16,21 @@ from typing import ClassVar, Final
 from device_agent.clock import Clock
 from device_agent.errors import NotFound, OutstationError, PolicyRefused, Refused, StationFailed
 from device_agent.parts import Part
-from device_agent.protocol.stations import station_device
 from gateway.bus import Bus
 from gateway.calls.call import CallRequest
 from gateway.calls.calls import Calls
 from gateway.devices.policy import Operator, Policy
 from gateway.jobs.accept import Acceptance
-from gateway.jobs.request import JobRequest
 from gateway.metrics import Metrics
 from gateway.reactor.about import about
 from gateway.reactor.at_hand import AtHand
 from gateway.reactor.book import EventState, Made, Matched, ReactionBook
 from gateway.reactor.doubted import drop_doubted
 from gateway.reactor.plan import Plan, Planner
+from gateway.reactor.requests import MARK, mark_of, request_of
 from gateway.reactor.rules import RuleMap
 from gateway.reactor.seen import SOURCES, Happened, Seen, Source
 from gateway.reactor.settings import ReactionSettings
-from gateway.reactor.sls import Reaction
 from gateway.reactor.throttling import Throttling
 from gateway.store.doubt import Doubt
 from gateway.store.reader import StoreUnreadable
@@ -52,7 +50,6 @@ LOOK_SECONDS: Final = 5.0
 AGAIN_SECONDS: Final = 1.0
 TRIES: Final = 60
 PRUNE_SECONDS: Final = 600.0
-MARK: Final = "reaction"
 
 
 class Reactor(Part):
@@ -338,11 +335,12 @@ class Reactor(Part):
     async def _issue(self, matched: Matched, made: Made) -> None:
         reaction = made.reaction
         operator = reactor_by(self._policy())
+        why, seconds = mark_of(matched, made), self._settings.expires_seconds
+        request, missing = request_of(reaction, self._site, seconds, why, self._acceptance.returning)
+        if missing:
+            log.warning("a reaction names returners in vain file=%s id=%s: %s", reaction.file, reaction.id, missing)
         await self._acceptance.submit(
-            request_of(reaction, self._site, self._settings.expires_seconds, mark_of(matched, made)),
-            str(operator),
-            operator,
-            beside=lambda jid: self._book.issuing(made.key, jid),
+            request, str(operator), operator, beside=lambda jid: self._book.issuing(made.key, jid, missing)
         )
         self._metrics.add("reactions_issued")
 
@@ -377,24 +375,3 @@ class Reactor(Part):
 def reactor_by(policy: Policy) -> Operator:
     """The reactor, with the roles that the policy gives it: those of an operator, where it says nothing."""
     return Operator(USER, policy.users.get(USER) or frozenset({"operator"}))
-
-
-def mark_of(matched: Matched, made: Made) -> str:
-    """Why the job is there: the reaction's key, how deep in a chain it is, its rule and its event."""
-    return f"{MARK} {made.key} depth {matched.depth} id {made.reaction.id[:200]} to {matched.event.tag[:512]}"
-
-
-def request_of(reaction: Reaction, site: str, expires_seconds: float, why: str) -> JobRequest:
-    """The job of a reaction. A ``caller`` is one for the station itself."""
-    own = reaction.kind == "caller"
-    return JobRequest(
-        tgt=station_device(site) if own else reaction.tgt,
-        tgt_type="list" if own else reaction.tgt_type,
-        fun=reaction.fun,
-        arg=reaction.arg,
-        kwarg=reaction.kwarg,
-        ret=reaction.ret,
-        late="run",
-        expires_seconds=expires_seconds,
-        why=why,
-    )

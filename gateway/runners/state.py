@@ -15,7 +15,7 @@ from gateway.calls.functions import Function
 from gateway.calls.jobs import CallJobs, JobEnded
 from gateway.calls.running import Running
 from gateway.jobs.accept import Acceptance
-from gateway.jobs.request import JobRequest
+from gateway.jobs.request import JobRequest, without_missing
 from gateway.orchestrate.asked import asked
 from gateway.orchestrate.orchestrator import Orchestrator
 from gateway.store.writer import Statement
@@ -131,6 +131,9 @@ class _Within:
         operator = self._running.operator
         request = replace(request, why=call.why or f"{call.said} {call.jid}")
         return await self._acceptance.submit(request, str(operator), operator, beside=both)
+
+    def returners(self, said: Sequence[str]) -> tuple[list[str], str]:
+        return without_missing(self._acceptance.returning, list(said))
 
     async def awaited(self, jid: str) -> JobEnded:
         return await self._jobs.awaited(jid, LONGEST_JOB_SECONDS)

@@ -29,7 +29,7 @@ from gateway.devices.registry import Registry
 from gateway.jobs.accept import Acceptance
 from gateway.jobs.nodegroups import Nodegroups, TypedKind
 from gateway.jobs.record import NOT_RUN_RETCODE
-from gateway.jobs.request import JobRequest, Ordered
+from gateway.jobs.request import JobRequest, Ordered, without_missing
 from gateway.metrics import Metrics
 from gateway.salt.allowed import refusals
 from gateway.salt.asked import ASKED, ORIGIN, JobTable
@@ -244,6 +244,7 @@ class SaltOrders:
         tgt, kind = self._parting.signed(order, meant)
         ids = sorted({device.id for device in meant})
         kept = self._book.adding(order, _fun(order), master, ids, self._clock.wall(), _unless(told, order.jid))
+        ret, missing = without_missing(self._acceptance.returning, order.ret)
         try:
             request = JobRequest(
                 tgt=tgt,
@@ -252,7 +253,8 @@ class SaltOrders:
                 fun=_fun(order),
                 arg=order.arg,
                 kwarg=order.kwarg,
-                ret=order.ret,
+                ret=ret,
+                why=missing,
             )
             ordered = Ordered(ORIGIN, order.jid, {name: why for name, why in kept_from.items() if name in ids})
             await self._acceptance.submit(request, who, ordered=ordered, beside=lambda _: kept)

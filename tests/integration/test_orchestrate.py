@@ -159,6 +159,16 @@ async def test_a_step_that_failed_stops_those_that_need_it_and_starts_those_that
         assert ended.state == "failed"
 
 
+async def test_a_returner_that_is_not_here_is_a_warning_of_the_step(tmp_path: Path) -> None:
+    step = "ask:\n  salt.function:\n    - name: test.ping\n    - tgt: cam-1\n    - ret: syslog\n"
+    async with orchestrating(tmp_path, {"ask.sls": step}, PINGED) as station:
+        _, steps = await station.ran("ask")
+        assert steps["ask"]["result"] is True
+        (warning,) = steps["ask"]["warnings"]
+        assert "the job runs without the returners that are not here: syslog" in warning
+        assert len(await station.jobs()) == 1
+
+
 async def test_after_a_failhard_nothing_else_is_begun(tmp_path: Path) -> None:
     text = "a: test.nop\nb: {test.fail_without_changes: [{failhard: true}]}\nc: test.nop\n"
     async with orchestrating(tmp_path, {"a.sls": text}) as station:

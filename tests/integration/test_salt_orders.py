@@ -132,7 +132,6 @@ async def test_what_was_not_granted_to_salt_is_answered_for_every_device(tmp_pat
     ("order", "says"),
     [
         (published(JID, "nonsense"), "cannot be sent"),
-        (published(JID, ret="mysql"), "returner"),
     ],
 )
 async def test_what_cannot_be_done_is_answered_with_the_reason(
@@ -143,6 +142,18 @@ async def test_what_cannot_be_done_is_answered_with_the_reason(
         await gate.orders.take(order, MASTER)
         found = await gate.outcomes()
         assert says in found["cam-1"].why
+
+
+async def test_an_order_with_a_returner_that_is_not_here_runs_as_at_a_salt_minion(
+    tmp_path: Path, clock: HandClock
+) -> None:
+    async with opened(tmp_path, clock, "looks") as gate:
+        gate.hello("cam-1")
+        await gate.orders.take(published(JID, ret="mysql"), MASTER)
+        job = gate.rooms.open_jobs.get(JID)
+        assert job is not None
+        assert job.job.fun == "test.ping"
+        assert "the job runs without the returners that are not here: mysql" in job.job.why
 
 
 async def test_a_jid_of_another_shape_is_answered_at_once(tmp_path: Path, clock: HandClock) -> None:
