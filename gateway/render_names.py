@@ -7,6 +7,7 @@ and turns the scalars that are names into texts, before any value is made of the
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Final, Literal
 
@@ -20,6 +21,7 @@ _TAG: Final = "tag:yaml.org,2002:"
 _STR: Final = f"{_TAG}str"
 _NULL: Final = f"{_TAG}null"
 _MERGE: Final = f"{_TAG}merge"
+_NAME: Final = re.compile(r"0[0-9]+|[0-9]+(:[0-9]+)+")
 _NUMBERS: Final = frozenset({f"{_TAG}int", f"{_TAG}float"})
 _GUESSED: Final = _NUMBERS | {f"{_TAG}bool", f"{_TAG}timestamp"}
 
@@ -84,6 +86,13 @@ def setting_names(root: Node) -> None:
                 if field.value == "ids":
                     _keep_below(inner)
     _keep_targets(root)
+
+
+def rewritten(root: Node) -> Iterator[tuple[int, str]]:
+    """Line and text of each value that looks like a name, and that YAML reads as another number: ``00427``."""
+    for node, is_key in _walk(root):
+        if isinstance(node, ScalarNode) and node.tag == f"{_TAG}int" and not is_key and _NAME.fullmatch(node.value):
+            yield node.start_mark.line + 1, node.value
 
 
 def _keep(node: Node, *, key: bool = False) -> None:

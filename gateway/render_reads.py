@@ -21,7 +21,8 @@ Question = tuple[str, ...]
 """``("grain", name)``, ``("grains",)`` for all of them, ``("id",)``, ``("site",)``, ``("match", kind, target)``,
 ``("one_of", *names)`` for the one of these names that the device has; and ``("given",)``, for the pillar that is there
 before, which every compilation asks first. A reactor's file asks nothing of a device; ``("nested",)`` says that it read
-the data of its event one level deeper than it is."""
+the data of its event one level deeper than it is, ``("rewritten", line, text)`` that YAML reads a text as another
+number."""
 
 Called = Callable[[str, Sequence[Any], Mapping[str, Any]], Any]
 
@@ -31,6 +32,7 @@ QUESTION_BYTES: Final = 4 * 1024 * 1024
 
 _encoder: Final = msgspec.msgpack.Encoder()
 ABSENT: Final = "absent"
+TEXT_CHARACTERS: Final = 80
 
 
 def answered(
@@ -95,6 +97,10 @@ class Reads:
     def nested(self) -> None:
         """The data of an event was read one level deeper."""
         self._ask("nested")
+
+    def rewritten(self, line: int, text: str) -> None:
+        """YAML reads a text as a number that is written otherwise."""
+        self._ask("rewritten", str(line), text[:TEXT_CHARACTERS])
 
     @property
     def site(self) -> str:

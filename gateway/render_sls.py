@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import posixpath
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any, Final
 
 import yaml
 from jinja2 import Template
 from jinja2.exceptions import TemplateError, TemplateSyntaxError
 from msgspec import Struct
+from yaml.nodes import Node
 
 from device_agent.protocol.file_questions import SCHEME
 from gateway import render_names, render_yaml
@@ -22,6 +24,7 @@ from gateway.render_time import Late
 
 TEXT_CHARACTERS: Final = 200
 WHAT_CHARACTERS: Final = 500
+REWRITTEN: Final = 10
 MEMORY: Final = "it used up the memory that a rendering may have"
 PIPES: Final = {"jinja|yaml": True, "yaml_jinja": True, "yaml": False, "jinja|json": True, "json": False}
 """What a first line ``#!…`` may ask for, and whether there is Jinja in it."""
@@ -136,7 +139,7 @@ class Sources:
             return self._ran(path, source, event)
         written = "{{" not in source and "{%" not in source
         if event is not None or written or not self._has_jinja(path, source):
-            return self._said(path, source, event or {}, render_names.reaction_names)
+            return self._said(path, source, event or {}, _reaction_names(reads))
         try:
             sandbox(self.files, self.env, self._codes, {}).get_template(path)
         except TemplateError as error:
@@ -237,6 +240,17 @@ class Sources:
         lines = text.splitlines()
         offending = lines[line - 1].strip()[:TEXT_CHARACTERS] if 0 < line <= len(lines) else ""
         return Problem(self.label(path), line, type(error).__name__, what[:WHAT_CHARACTERS], offending, rendered)
+
+
+def _reaction_names(reads: Reads) -> Keep:
+    """Keep the names of a reactor file, and tell of each other value that YAML reads as another number."""
+
+    def keep(root: Node) -> None:
+        render_names.reaction_names(root)
+        for line, text in islice(render_names.rewritten(root), REWRITTEN):
+            reads.rewritten(line, text)
+
+    return keep
 
 
 def _pipe(source: str) -> str:

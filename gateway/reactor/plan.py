@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -21,6 +21,7 @@ from gateway.render import Call, Renderer
 from gateway.render_frames import Task
 from gateway.render_sls import COLLECTED, NESTED
 
+REWRITTEN: Final = "rewritten"
 Pair = tuple[str, str]
 """The glob of a rule and one of its files."""
 
@@ -129,6 +130,11 @@ class Planner:
             if (NESTED,) in answer.reads:
                 what = "data['data'] was read as the data itself, as Salt's pages show it; its master has it in data"
                 notes.append(Trouble(file=file, what=what, level="note"))
+            for question in answer.reads:
+                if question[0] == REWRITTEN:
+                    _, line, text = question
+                    words = f"{text} is read as a number that is written otherwise; quote it if it is a name"
+                    notes.append(Trouble(file=file, what=words, line=int(line), level="note"))
             return answer.value()
         if not answer.problems:
             return Trouble(file=file, what=f"it was not rendered ({answer.refused}): {answer.why}")

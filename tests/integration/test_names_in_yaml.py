@@ -23,6 +23,21 @@ async def test_a_reaction_to_a_device_whose_name_is_digits_is_a_job_for_that_dev
             assert [job.tgt for job in await station.jobs_are(number)] == NAMES[:number]
 
 
+async def test_an_argument_that_yaml_rewrites_is_noted_with_its_line(tmp_path: Path) -> None:
+    args = "      - id: {{ data['id'] }}\n      - b: '007'\n      - c: 8080\n"
+    text = f"a:\n  local.test.arg:\n    - tgt: 00427\n    - args:\n{args}"
+    file = written(tmp_path, {"a.sls": text}) / "a.sls"
+    async with reacting(tmp_path, [{"probe/digits": str(file)}]) as station:
+        for number, name in enumerate(("00427", "52:54:00:42:25:43"), start=1):
+            tested = await station.kept.explain.tested("probe/digits", {"id": name})
+            (note,) = tested["troubles"]
+            assert (note["level"], note["line"]) == ("note", 5)
+            assert note["what"].startswith(f"{name} is read as a number")
+            await station.fire("probe/digits", id=name)
+            assert [job.tgt for job in await station.jobs_are(number)] == ["00427"] * number
+        assert (await station.kept.explain.tested("probe/digits", {"id": "427"}))["troubles"] == []
+
+
 @pytest.mark.parametrize("line", ["{'tgt': 427}", "{'tgt': [427]}"])
 async def test_a_file_in_python_that_names_a_number_sets_off_nothing(tmp_path: Path, line: str) -> None:
     text = f"#!py\ndef run():\n    return {{'answer': {{'local.test.ping': [{line}]}}}}\n"
