@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any, ClassVar, Protocol
 
 from device_agent.clock import Clock
@@ -42,6 +43,9 @@ MOST = 0.5
 """A broadcast costs every device of the site a look; above this share of them it costs less than single messages."""
 
 CONNECT_SECONDS = 15.0
+BUNDLE_SECONDS = 3600.0
+"""How often devices are told whom to believe although nothing has changed."""
+
 BEACON_SHARE = 0.75
 """Of several masters each signs the time once an hour; devices get the newest, once in about that time."""
 
@@ -307,7 +311,10 @@ class MqttDownlink(Part):
 
     async def _renew_bundle(self) -> None:
         while True:
-            await self._bundle_wake.wait()
+            # The broker may have lost or replaced the retained message without a sign of it here.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(BUNDLE_SECONDS):
+                    await self._bundle_wake.wait()
             self._bundle_wake.clear()
             try:
                 await self._publish_bundle()
