@@ -16,6 +16,7 @@ from device_agent.own import Own
 from device_agent.pillar import as_json, masked
 from device_agent.traverse import ABSENT, merged, traversed
 
+PROTOCOLS = ("salt", "file")
 Delimiter = Annotated[str, Meta(min_length=1)]
 
 
@@ -125,6 +126,27 @@ async def items(_host: Host, *, own: Own) -> dict[str, Any]:
         outstation run '*' config.items
     """
     return own.settings
+
+
+async def backup_mode(host: Host, backup: str = "", *, own: Own) -> Any:
+    """Return this mode of backups, or the setting, grain or pillar value ``backup_mode`` where none is given.
+
+    CLI Example:
+
+        outstation run '*' config.backup_mode
+    """
+    return backup or await option(host, "backup_mode", own=own)
+
+
+async def valid_fileproto(_host: Host, uri: str) -> bool:
+    """Return whether an address is one that a device has files from: of ``salt://`` or ``file://``.
+
+    CLI Example:
+
+        outstation run '*' config.valid_fileproto salt://camera/motion.conf
+    """
+    scheme, mark, _ = uri.partition("://")
+    return bool(mark) and scheme.lower() in PROTOCOLS
 
 
 async def _pillar(own: Own, omitted: bool) -> dict[str, Any]:

@@ -43,6 +43,16 @@ async def list_tab(host: Host, user: str) -> dict[str, Any]:
     return crontab.parse(await raw_cron(host, user)).shown()
 
 
+async def ls(host: Host, user: str) -> dict[str, Any]:
+    """Return a user's crontab, as ``cron.list_tab`` does.
+
+    CLI Example:
+
+        outstation run 'gw-*' cron.ls root
+    """
+    return await list_tab(host, user)
+
+
 async def get_entry(host: Host, user: str, identifier: str | None = None, cmd: str | None = None) -> Any:
     """Return one command of ours by its identifier, or else by its text; ``False`` when there is none.
 
@@ -130,6 +140,26 @@ async def rm_job(
         )
 
     return await _remove(host, user, cmd, identifier, meant)
+
+
+async def rm(
+    host: Host,
+    user: str,
+    cmd: str,
+    minute: Time | None = None,
+    hour: Time | None = None,
+    daymonth: Time | None = None,
+    month: Time | None = None,
+    dayweek: Time | None = None,
+    identifier: str | None = None,
+) -> str:
+    """Do not run a command any more, as ``cron.rm_job`` does.
+
+    CLI Example:
+
+        outstation run 'gw-*' cron.rm root /usr/local/bin/weekly
+    """
+    return await rm_job(host, user, cmd, minute, hour, daymonth, month, dayweek, identifier)
 
 
 async def rm_special(host: Host, user: str, cmd: str, special: str | None = None, identifier: str | None = None) -> str:

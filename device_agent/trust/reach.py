@@ -49,19 +49,20 @@ _TABLE: Final[dict[str, dict[Reach, str]]] = {
     "camera": {"looks": "info probe", "reads": "snapshot"},
     "cmd": {
         "looks": "has_exec shells which which_bin",
-        "shell": "exec_code exec_code_all retcode run run_all run_bg run_stderr run_stdout script script_retcode shell",
+        "shell": "exec_code exec_code_all retcode run run_all run_bg run_stderr run_stdout script script_retcode shell"
+        " tty",
     },
-    "config": {"looks": "dot_vals get items manage_mode merge option"},
+    "config": {"looks": "backup_mode dot_vals get items manage_mode merge option valid_fileproto"},
     # Where a file is written is in the hands of whoever asks; what a device keeps for itself runs nothing.
     "cp": {
         "looks": "hash_file is_cached list_master list_master_dirs",
         "reads": "get_file_str push",
         "changes": "cache_file",
-        "shell": "get_dir get_file get_url",
+        "shell": "get_dir get_file get_url recv recv_chunked",
     },
     "cron": {
-        "reads": "get_entry list_tab raw_cron",
-        "shell": "rm_env rm_job rm_special set_env set_job set_special write_cron_file write_cron_file_verbose",
+        "reads": "get_entry list_tab ls raw_cron",
+        "shell": "rm rm_env rm_job rm_special set_env set_job set_special write_cron_file write_cron_file_verbose",
     },
     "disk": {"looks": "blkid fstype inodeusage percent usage"},
     # It changes nothing on the device; what the rules of a station make of it is theirs.
@@ -155,8 +156,11 @@ _TABLE: Final[dict[str, dict[Reach, str]]] = {
         " set_system_time shutdown",
     },
     "test": {
-        "looks": "arg arg_repr arg_type assertion echo exception fail false kwarg not_loaded ping rand_sleep"
-        " random_hash retcode sleep true version versions versions_information versions_report"
+        # What ``cross_test`` is to call counts as well: see ``reach_arguments``.
+        "looks": "arg arg_clean arg_repr arg_type assertion collatz conf_test cross_test echo exception fail"
+        " false fib get_opts kwarg module_report not_loaded outputter ping provider providers raise_exception"
+        " rand_sleep rand_str random_hash retcode sleep stack true version versions versions_information"
+        " versions_report"
     },
     "timezone": {
         "looks": "get_hwclock get_offset get_zone get_zonecode zone_compare",

@@ -20,6 +20,8 @@ _PICTURE: Final = re.compile(
 )
 """Paths of pictures on the web servers of cameras. Any other address may do something when it is asked for."""
 
+_OF_TEST: Final = re.compile(r"test\.[a-z_]+")
+
 
 class Further(NamedTuple):
     """An argument that makes a call reach further. ``place`` is where it stands among the positional ones, if it can.
@@ -68,6 +70,10 @@ def _leads_upward(value: Any) -> bool:
 
 def _with_hash(value: Any) -> bool:
     return "md5" in str(value)
+
+
+def _beyond_test(value: Any) -> bool:
+    return _OF_TEST.fullmatch(str(value)) is None or value == "test.cross_test"
 
 
 _BEGINS: Final = Further("name", 0, "shell", values=begins_more, when="of a path, an instance, a console or a mount")
@@ -121,4 +127,6 @@ FURTHER: Final[Mapping[str, tuple[Further, ...]]] = {
     "sysctl.get": (Further("name", 0, "reads", values=_leads_upward, when="that leads out of /proc/sys"),),
     "sysctl.show": (Further("config_file", 0, "reads"),),
     "system.init": (Further("runlevel", 0, "shell", values=is_single_user, when="of a single user"),),
+    # Who may call ``test.*`` may call no other module by it: that takes what a call as good as a shell takes.
+    "test.cross_test": (Further("func", 0, "shell", values=_beyond_test, when="of another module"),),
 }

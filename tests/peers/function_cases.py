@@ -9,6 +9,7 @@ from tests.peers import (
     function_cases_file,
     function_cases_looks,
     function_cases_pillar,
+    function_cases_received,
     function_cases_standing,
 )
 
@@ -20,4 +21,5 @@ ALL = (
     *function_cases_standing.CASES,
     *function_cases_looks.CASES,
     *function_cases_pillar.CASES,
+    *function_cases_received.CASES,
 )

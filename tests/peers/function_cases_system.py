@@ -43,6 +43,7 @@ STORIES = (
             Step("cron.raw_cron", ("root",), value=""),
             Sh("mkdir -p /var/spool/cron/crontabs"),
             Step("cron.list_tab", ("root",), value={"pre": [], "crons": [], "special": [], "env": []}),
+            Step("cron.ls", ("root",), value={"pre": [], "crons": [], "special": [], "env": []}),
             Sh(
                 "printf '# own\\n0 1 * * * own  job\\n" + TAG + "\\nMAILTO=a@b\\n# why SALT_CRON_IDENTIFIER:one\\n"
                 "*/5 * * * * echo  one\\n#DISABLED#1 2 3 4 5 off\\n@daily sweep\\n' | crontab -"
@@ -89,6 +90,7 @@ STORIES = (
             Step("cron.rm_env", ("root", "A"), value="removed"),
             Step("cron.rm_env", ("root", "A"), value="absent"),
             Step("cron.rm_job", ("root", "off", 9), value="absent"),
+            Step("cron.rm", ("root", "off", 9), value="absent"),
             Step("cron.rm_job", ("root", "off", 1), value="removed"),
             Step("cron.rm_job", ("root", "new % it's"), value="removed"),
             Step("cron.rm_special", ("root", "sweep", "@daily"), value="absent"),

@@ -34,6 +34,7 @@ TABLE: Final = {
     "cmd.shells": (NOTHING, ""),
     "cmd.which": (NOTHING, "cmd=text"),
     "cmd.which_bin": (NOTHING, "cmds=texts"),
+    "config.backup_mode": (NOTHING, "backup=text"),
     "config.dot_vals": (NOTHING, "value=text"),
     "config.get": (
         NOTHING,
@@ -52,6 +53,7 @@ TABLE: Final = {
             "omit_pillar=flag omit_master=flag omit_all=flag wildcard=flag"
         ),
     ),
+    "config.valid_fileproto": (NOTHING, "uri=address"),
     "cp.cache_file": (CACHE, "path=address saltenv=environment source_hash=text"),
     "cp.get_file_str": (CACHE, "path=address saltenv=environment"),
     "cp.hash_file": (NOTHING, "path=address saltenv=environment"),
@@ -61,6 +63,7 @@ TABLE: Final = {
     "cp.push": (STATION, "path=path keep_symlinks=flag upload_path=path remove_source=flag"),
     "cron.get_entry": (NOTHING, "user=user identifier=text cmd=text"),
     "cron.list_tab": (NOTHING, "user=user"),
+    "cron.ls": (NOTHING, "user=user"),
     "cron.raw_cron": (NOTHING, "user=user"),
     "disk.blkid": (NOTHING, "device=path token=text"),
     "disk.fstype": (NOTHING, "device=path"),

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from device_agent import loader
+from device_agent.trust.reach import MODULES
 from tests.peers import functions_page
 from tests.peers.function_cases import ALL
 from tests.peers.function_stories import WITH_SALT, steps
@@ -47,6 +48,7 @@ async def test_a_device_is_changed_as_stock_salt_changes_it(story: Story, salt: 
 async def test_of_every_function_arguments_and_answers_are_held_against_salt(salt: Path, tmp_path: Path) -> None:
     differing, lacking = functions_page.words("Arguments"), functions_page.words("Not taken")
     not_asked = functions_page.named("Not asked of Salt")
+    missing = functions_page.named("Functions of Salt that are not here")
     found = []
     async with twins(salt, tmp_path) as (_, theirs):
         await theirs.call("cmd.run", FIT)
@@ -61,5 +63,8 @@ async def test_of_every_function_arguments_and_answers_are_held_against_salt(sal
             found += [f"{name}: {word} in Salt's {told.value}" for word in other if (name, word) not in differing]
             found += [f"{name} lacks Salt's {word}" for word in without if (name, word) not in lacking]
             lacking -= {(name, word) for word in without}
+        for name in (await theirs.call("sys.list_functions")).value:
+            if name.partition(".")[0] in MODULES and name not in loader.names() and name not in missing:
+                found.append(f"{name} of Salt is neither here nor named as missing")
     assert not found, "\n".join(found)
     assert not lacking, "the page names these as not taken, and they are taken or Salt has none"

@@ -13,7 +13,7 @@ from device_agent.commands import do
 from device_agent.commands import shell as run_script
 from device_agent.ended import Ended, FunctionFailed
 from device_agent.functions.cmd._output import whole
-from device_agent.functions.cp import cache_file
+from device_agent.functions.cp.file_server import cache_file
 from device_agent.host import Host
 from device_agent.own import Own
 from device_agent.protocol.file_questions import SCHEME

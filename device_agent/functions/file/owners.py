@@ -82,7 +82,7 @@ async def check_perms(
     name = await expanded(host, name)
     wanted = None if mode is None else mode_text(str(mode))
     told_so_far: dict[str, Any] = dict(ret) if ret else {"name": name, "changes": {}, "comment": [], "result": True}
-    earlier: Any = told_so_far["comment"] if ret else ""
+    earlier: Any = told_so_far.get("comment", "") if ret else ""
     comments: list[str] = []
     before = await stats(host, name, follow_symlinks=follow_symlinks)
     found = {
@@ -110,7 +110,7 @@ async def check_perms(
             told_so_far["result"] = False
             comments.append(f"Failed to change {word} to {asked}")
         elif f"c{word}" in found:
-            told_so_far["changes"] = {**told_so_far["changes"], word: asked}
+            told_so_far["changes"] = {**told_so_far.get("changes", {}), word: asked}
     said = ([earlier] if earlier and isinstance(earlier, str) else []) + comments
     told_so_far["comment"] = "; ".join(said) if isinstance(earlier, str) else comments
     return [told_so_far, found]

@@ -197,9 +197,7 @@ async def test_functions_are_listed_by_module_and_by_glob() -> None:
         ["saltutil.find_job", "saltutil.kill_job", "saltutil.term_job"]
     )
     assert "grains.get" in (await call("sys.list_functions", "grains")).value
-    assert await call("sys.list_functions", "test.[ep]*o*", "cmd.run") == Ended(
-        ["cmd.run", "test.echo", "test.exception"]
-    )
+    assert await call("sys.list_functions", "test.e*o*", "cmd.run") == Ended(["cmd.run", "test.echo", "test.exception"])
     assert await call("sys.list_functions", "nothing") == Ended([])
 
 

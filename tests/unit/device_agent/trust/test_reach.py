@@ -119,6 +119,16 @@ def test_no_function_that_changes_what_root_has_is_anything_but_a_shell() -> Non
         ("event.send", ["site/x"], {"with_pillar": True}, "shell"),
         ("event.send", ["site/x", None, None, True], {}, "shell"),
         ("mine.get", ["*", "test.ping"], {}, "looks"),
+        ("test.cross_test", ["test.echo", ["x"]], {}, "looks"),
+        ("test.cross_test", [], {"func": "test.ping"}, "looks"),
+        ("test.cross_test", ["grains.items"], {}, "shell"),
+        ("test.cross_test", ["cmd.run", ["id"]], {}, "shell"),
+        ("test.cross_test", [], {"func": "cmd.run", "args": ["id"]}, "shell"),
+        ("test.cross_test", ["test.cross_test", ["cmd.run", ["id"]]], {}, "shell"),
+        ("test.cross_test", ["test.ping\n"], {}, "shell"),
+        ("mine.send", ["test.cross_test", "cmd.run", ["id"]], {}, "shell"),
+        ("cp.recv", [{"x": "y"}, "/x"], {}, "shell"),
+        ("cmd.tty", ["tty1"], {}, "shell"),
         ("mine.send", [], {}, "changes"),
         ("mine.send", ["test.ping"], {}, "changes"),
         ("mine.send", ["service.restart", "ntp"], {}, "changes"),
@@ -155,6 +165,12 @@ def test_arguments_that_nobody_sees_count_as_the_worst() -> None:
     assert reach_of("camera.snapshot", None) == reach_of("file.find", None) == "shell"
     assert reach_of("mine.send", None) == reach_of("mine.update", None) == "shell"
     assert reach_of("test.ping", None) == "looks"
+
+
+def test_a_grant_of_the_functions_of_test_is_no_grant_of_what_one_of_them_calls() -> None:
+    assert granted("test.*", "test.cross_test", (["test.ping"], {}))
+    assert not granted("test.*", "test.cross_test", (["grains.items"], {}))
+    assert not granted("test.*", "test.cross_test", ([], {"func": "cmd.run", "args": ["id"]}))
 
 
 def test_no_glob_without_the_name_of_a_module_covers_a_shell() -> None:

@@ -1,0 +1,1 @@
+"""Files between the station and the device."""

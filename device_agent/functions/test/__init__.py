@@ -1,0 +1,1 @@
+"""Functions that show whether a device answers, what it has, and how it fails."""
