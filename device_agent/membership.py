@@ -100,7 +100,7 @@ def given_token(text: str | None, file: Path | None) -> JoinToken | None:
     if text is not None and file is not None:
         raise UsageInvalid("there are two tokens", where="TOKEN and --token-file", allowed="one of them")
     if text == STANDARD_INPUT:
-        text = sys.stdin.read(4096)
+        text = sys.stdin.buffer.read(4096).decode("ascii", "replace")
     if text is not None:
         return parse_token(text)
     if file is None:

@@ -15,6 +15,7 @@ import yaml
 
 from device_agent.errors import ConfigInvalid
 from device_agent.start_errors import start_error
+from device_agent.utf8_text import NotUtf8, utf8_text
 
 FILE_BYTES = 1024 * 1024
 NODES = 100_000
@@ -166,14 +167,14 @@ def _text(file: Path) -> str:
             allowed=f"{FILE_BYTES} bytes",
         )
     try:
-        return body.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = body.count(b"\n", 0, error.start) + 1
+        return utf8_text(body)
+    except NotUtf8 as error:
         raise ConfigInvalid(
             "the settings file is not UTF-8",
-            where=f"{file}:{line}",
-            found=f"the byte 0x{body[error.start]:02x}",
-            hint="save the file as UTF-8",
+            where=f"{file}:{error.line}",
+            found=error.found,
+            allowed="text in UTF-8",
+            hint=error.fix(file),
         ) from None
 
 

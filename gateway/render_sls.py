@@ -15,6 +15,7 @@ from msgspec import Struct
 from yaml.nodes import Node
 
 from device_agent.protocol.file_questions import SCHEME
+from device_agent.utf8_text import NotUtf8, utf8_text
 from gateway import render_names, render_yaml
 from gateway.render_calls import Calls, NotCallable
 from gateway.render_names import Keep
@@ -165,9 +166,9 @@ class Sources:
 
     def _source(self, path: str) -> str:
         try:
-            return self.files[path].decode()
-        except UnicodeDecodeError:
-            raise Unrenderable(Problem(self.label(path), 0, "UnicodeDecodeError", "it is no UTF-8 text", "")) from None
+            return utf8_text(self.files[path])
+        except NotUtf8 as error:
+            raise Unrenderable(Problem(self.label(path), error.line, "UnicodeDecodeError", str(error), "")) from None
 
     def _said(self, path: str, source: str, context: Mapping[str, Any], keep: Keep | None) -> Any:
         if not source.strip():

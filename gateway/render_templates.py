@@ -22,6 +22,7 @@ from jinja2.loaders import BaseLoader
 from jinja2.parser import Parser
 from jinja2.sandbox import SandboxedEnvironment
 
+from device_agent.utf8_text import NotUtf8, utf8_text
 from gateway import render_data_filters, render_filters, render_network, render_yaml
 from gateway.render_shown import plain, shown
 
@@ -62,9 +63,9 @@ class TreeLoader(BaseLoader):
         if content is None:
             raise TemplateNotFound(template)
         try:
-            text = content.decode()
-        except UnicodeDecodeError:
-            raise TemplateRuntimeError(f"{template} is no UTF-8 text") from None
+            text = utf8_text(content)
+        except NotUtf8 as error:
+            raise TemplateRuntimeError(f"{template}: {error}") from None
         return text, f"{self._label}/{template}", lambda: True
 
 

@@ -16,6 +16,7 @@ from device_agent.facts_script import CUSTOM_FILE_BYTES
 from device_agent.host import Host
 from device_agent.own import NO_GRAINS_FILE, Own
 from device_agent.traverse import ABSENT, merged, traversed
+from device_agent.utf8_text import utf8_text
 
 Delimiter = Annotated[str, Meta(min_length=1)]
 GRAINS_FILE_BYTES = 256 * 1024
@@ -315,7 +316,7 @@ async def _kept(host: Host, path: str) -> dict[str, Any]:
     if len(text) > GRAINS_FILE_BYTES:
         raise FunctionFailed(f"{path} has more than {GRAINS_FILE_BYTES} bytes, so it was not changed")
     try:
-        found = loaded(text.decode())
+        found = loaded(utf8_text(text))
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise FunctionFailed(f"{path} cannot be read as YAML, so it was not changed: {error}") from error
     return found if isinstance(found, dict) else {}

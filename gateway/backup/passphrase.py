@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from device_agent.errors import UsageInvalid
+from device_agent.utf8_text import NotUtf8, utf8_text
 
 SHORTEST: Final = 12
 FILE_BYTES: Final = 4096
@@ -60,10 +61,19 @@ def _in_file(file: Path) -> str:
     try:
         with file.open("rb") as opened:
             mode = stat.S_IMODE(file.stat().st_mode)
-            text = opened.read(FILE_BYTES).decode().rstrip("\r\n")
-    except (OSError, UnicodeDecodeError) as error:
+            text = utf8_text(opened.read(FILE_BYTES)).rstrip("\r\n")
+    except OSError as error:
         raise UsageInvalid(
             "the passphrase cannot be read", where=_FILE_OPTION, found=f"{file}: {error}", allowed="a text file"
+        ) from None
+    except NotUtf8 as error:
+        # No byte of it is shown.
+        raise UsageInvalid(
+            "the passphrase cannot be read",
+            where=_FILE_OPTION,
+            found=f"{file}: line {error.line} is not UTF-8",
+            allowed="text in UTF-8",
+            hint=error.fix(file),
         ) from None
     if mode & stat.S_IROTH:
         raise UsageInvalid(

@@ -8,10 +8,11 @@ from typing import Any
 
 from device_agent.command_line.durations import duration, written
 from device_agent.errors import UsageInvalid
+from gateway.cli.typed_text import typed_text
 
 __all__ = ["duration", "names", "split_each", "with_stdin", "written"]
 
-STDIN_CHARACTERS = 1_048_576
+STDIN_BYTES = 1_048_576
 
 
 def with_stdin(typed: Sequence[str] | None, *, from_stdin: bool) -> list[str]:
@@ -22,9 +23,10 @@ def with_stdin(typed: Sequence[str] | None, *, from_stdin: bool) -> list[str]:
     given = list(typed or [])
     if not from_stdin:
         return given
-    text = sys.stdin.read(STDIN_CHARACTERS + 1)
-    if len(text) > STDIN_CHARACTERS:
-        raise UsageInvalid(f"standard input has more than {STDIN_CHARACTERS} characters of arguments")
+    body = sys.stdin.buffer.read(STDIN_BYTES + 1)
+    if len(body) > STDIN_BYTES:
+        raise UsageInvalid(f"standard input has more than {STDIN_BYTES} bytes of arguments")
+    text = typed_text(body)
     return given + [line.rstrip("\r\n") for line in text.removesuffix("\n").split("\n") if text]
 
 

@@ -219,7 +219,7 @@ def _token(token: str | None, file: Path | None) -> str | None:
     if file is not None:
         return read_file(file).decode("ascii", "replace")
     # As elsewhere, a dash in its place is for what comes by the pipe.
-    return sys.stdin.read(65_536) if token == "-" else token  # noqa: S105 - a dash is no password
+    return sys.stdin.buffer.read(65_536).decode("ascii", "replace") if token == "-" else token  # noqa: S105 - a dash is no password
 
 
 def _on_its_way(config: Path) -> bool:

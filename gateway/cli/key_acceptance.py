@@ -13,8 +13,10 @@ import typer
 
 from device_agent.errors import EXIT_NOT_ALL_OK, EXIT_OK, NotFound, UsageInvalid
 from device_agent.protocol import limits
+from device_agent.utf8_text import NotUtf8, utf8_text
 from gateway.cli import completion
 from gateway.cli.command import ASKING, HelpText, invocation, verb
+from gateway.cli.csv_separator import check_separator
 from gateway.cli.key_words import Json, OfDevice, OfSite, kind_of, say
 from gateway.cli.sites import confirmed
 from gateway.cli.text import safe
@@ -206,11 +208,12 @@ def _said(output: Output, page: KeyPage, as_json: bool) -> int:
 def _listed(path: Path) -> list[tuple[str, str]]:
     """The keys in a CSV file, each with its name or with none. Raises ``UsageInvalid``."""
     listed: list[tuple[str, str]] = []
-    for number, row in enumerate(csv.reader(_read(path).splitlines()), 1):
-        cells = [cell.strip() for cell in row]
+    for number, line in enumerate(_read(path).splitlines(), 1):
+        cells = [cell.strip() for cell in next(csv.reader([line]), [])]
         if not any(cells) or cells[0].startswith("#") or (not listed and cells[0].lower() in HEADINGS):
             continue
         if not KEY.match(cells[0]):
+            check_separator(path, number, line, lambda cells: bool(KEY.match(cells[0])) or cells[0].lower() in HEADINGS)
             raise UsageInvalid(
                 "neither a did nor a fingerprint",
                 error_id="expected.key",
@@ -227,9 +230,14 @@ def _listed(path: Path) -> list[tuple[str, str]]:
 def _read(path: Path) -> str:
     try:
         with path.open("rb") as file:
-            return file.read(LIST_BYTES).decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
+            return utf8_text(file.read(LIST_BYTES))
+    except OSError as error:
         raise UsageInvalid("the file cannot be read", where=str(path), found=str(error)) from None
+    except NotUtf8 as error:
+        where = f"{path}:{error.line}"
+        raise UsageInvalid(
+            "the file is not UTF-8", where=where, found=error.found, allowed="text in UTF-8", hint=error.fix(path)
+        ) from None
 
 
 def _write(path: Path | None, changed: KeyPage) -> None:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from device_agent.clock import iso
 from device_agent.errors import EXIT_NOT_ALL_OK, EXIT_OK, PolicyRefused, UsageInvalid
+from device_agent.utf8_text import NotUtf8, utf8_text
 from gateway.cli.arguments import duration
 from gateway.cli.reactor import call_words, trouble_words
 from gateway.cli.reactor_views import ReplayedView, ReplayPage, ReplayTotals, TroubleView
@@ -114,10 +115,14 @@ def _text(rule: Path) -> str:
             allowed=f"1 to {FILE_BYTES} bytes",
         )
     try:
-        return content.decode()
-    except UnicodeDecodeError as error:
+        return utf8_text(content)
+    except NotUtf8 as error:
         raise UsageInvalid(
-            "the file is no text", where="--rule", found=f"{rule}: byte {error.start}", allowed="UTF-8"
+            "the file is no text in UTF-8",
+            where="--rule",
+            found=f"{rule}: {error}",
+            allowed="UTF-8",
+            hint=error.fix(rule),
         ) from None
 
 

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from device_agent.errors import NotRunning, OutstationError, StationFailed, UsageInvalid
 from device_agent.host_port import host_port
+from device_agent.utf8_text import NotUtf8, utf8_text
 
 TOKEN_BYTES = 4096
 
@@ -96,9 +97,10 @@ def _token(file: Path) -> str:
     try:
         with file.open("rb") as opened:
             mode = stat.S_IMODE(file.stat().st_mode)
-            token = opened.read(TOKEN_BYTES).decode("ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = (error.strerror or "").lower() if isinstance(error, OSError) else "it is no text"
+            token = utf8_text(opened.read(TOKEN_BYTES)).strip()
+            token.encode("ascii")
+    except (OSError, NotUtf8, UnicodeEncodeError) as error:
+        reason = (error.strerror or "").lower() if isinstance(error, OSError) else "it is no text in ASCII"
         raise UsageInvalid(
             "the token cannot be read",
             where="--token-file",

@@ -16,6 +16,8 @@ from typing import Any, Final
 import yaml
 
 from device_agent.errors import UsageInvalid
+from device_agent.utf8_text import NotUtf8, utf8_text
+from gateway.cli.csv_separator import check_separator
 from gateway.cli.ssh_views import FaultView
 from gateway.cli.ssh_words import SECRET_BYTES, text_of
 
@@ -69,11 +71,17 @@ def read(path: Path) -> list[Listed]:
             body = file.read(FILE_BYTES + 1)
         if len(body) > FILE_BYTES:
             raise UsageInvalid("the file is too long", where=str(path), allowed=f"{FILE_BYTES:,} bytes")
-        text = body.decode("utf-8-sig")
+        text = utf8_text(body)
     except OSError as error:
         raise UsageInvalid("the file cannot be read", where=str(path), found=error.strerror) from None
-    except UnicodeDecodeError as error:
-        raise UsageInvalid("the file is no text in UTF-8", where=str(path), found=f"byte {error.start}") from None
+    except NotUtf8 as error:
+        raise UsageInvalid(
+            "the file is not UTF-8",
+            where=f"{path}:{error.line}",
+            found=error.found,
+            allowed="text in UTF-8",
+            hint=error.fix(path),
+        ) from None
     match path.suffix.lower():
         case ".csv":
             rows = _of_csv(path, text)
@@ -112,6 +120,8 @@ def _of_csv(path: Path, text: str) -> Iterator[tuple[int, Cells | FaultView]]:
                 continue
             if not columns:
                 columns = [cell.lower() for cell in cells]
+                if "name" not in columns:
+                    check_separator(path, reader.line_num, ",".join(row), _is_header)
                 _check_columns(path, reader.line_num, columns)
             elif len(cells) > len(columns):
                 words = f"{len(cells)} cells"
@@ -120,6 +130,10 @@ def _of_csv(path: Path, text: str) -> Iterator[tuple[int, Cells | FaultView]]:
                 yield reader.line_num, dict(zip(columns, cells, strict=False))
     except csv.Error as error:
         raise UsageInvalid("this is no CSV", where=f"{path}:{reader.line_num}", found=str(error)) from None
+
+
+def _is_header(cells: list[str]) -> bool:
+    return "name" in (cell.lower() for cell in cells)
 
 
 def _check_columns(path: Path, line: int, columns: list[str]) -> None:

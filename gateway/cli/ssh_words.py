@@ -11,7 +11,9 @@ from typing import Annotated, Any
 import typer
 
 from device_agent.errors import UsageInvalid
+from device_agent.utf8_text import NotUtf8, utf8_text
 from gateway.cli import completion
+from gateway.cli.typed_text import typed_text
 
 SECRET_BYTES = 16 * 1024
 HERE = "-"
@@ -103,7 +105,7 @@ def one_line(place: str, what: str) -> str:
         return text_of(Path(place)).rstrip("\r\n")
     if sys.stdin.isatty():
         return getpass.getpass(f"The {what} of the device: ")
-    return sys.stdin.readline(SECRET_BYTES).rstrip("\r\n")
+    return typed_text(sys.stdin.buffer.readline(SECRET_BYTES)).rstrip("\r\n")
 
 
 def text_of(path: Path) -> str:
@@ -113,8 +115,14 @@ def text_of(path: Path) -> str:
             body = file.read(SECRET_BYTES + 1)
         if len(body) > SECRET_BYTES:
             raise UsageInvalid("the file is too long", where=str(path), allowed=f"{SECRET_BYTES} bytes")
-        return body.decode("utf-8")
+        return utf8_text(body)
     except OSError as error:
         raise UsageInvalid("the file cannot be read", where=str(path), found=error.strerror) from None
-    except UnicodeDecodeError:
-        raise UsageInvalid("the file cannot be read", where=str(path), found="bytes that are no text") from None
+    except NotUtf8 as error:
+        # No byte of it is shown: it may be of a password.
+        raise UsageInvalid(
+            "the file is not UTF-8",
+            where=f"{path}:{error.line}",
+            found=f"line {error.line} is not UTF-8",
+            hint=error.fix(path),
+        ) from None

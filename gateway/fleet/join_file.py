@@ -18,6 +18,7 @@ from device_agent.protocol.messages import SiteId
 from device_agent.settings import load_text
 from device_agent.trust.root_list import FINGERPRINT_BYTES
 from device_agent.trust.token import TEXT_MAX, SiteToken
+from device_agent.utf8_text import NotUtf8, utf8_text
 from gateway.config import MasterEntry
 from upstream.curve import key_bytes
 
@@ -105,7 +106,13 @@ def read_wish(path: Path) -> JoinWish:
     if len(body) > FILE_BYTES:
         raise ConfigInvalid("the file to join with is too large", where=str(path), allowed=allowed)
     try:
-        text = body.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise ConfigInvalid("the file to join with is no text", where=str(path), allowed="YAML in UTF-8") from None
+        text = utf8_text(body)
+    except NotUtf8 as error:
+        raise ConfigInvalid(
+            "the file to join with is not UTF-8",
+            where=f"{path}:{error.line}",
+            found=error.found,
+            allowed="YAML in UTF-8",
+            hint=error.fix(path),
+        ) from None
     return load_text(JoinWish, text, path)

@@ -17,6 +17,7 @@ from msgspec import Struct, field
 
 from device_agent.errors import OutstationError, Refused
 from device_agent.protocol.file_questions import SCHEME, FileEntry, url_parts
+from device_agent.utf8_text import NotUtf8, utf8_text
 from gateway.owned_files import check_owned
 from gateway.reactor.rule_book import RuleBook
 from gateway.reactor.rules import RuleMap, parsed, parsed_text
@@ -167,11 +168,11 @@ class Sources:
             if self._map[0] != look:
                 if told.st_size > FILE_BYTES:
                     return RuleMap(skipped=(f"{path}: it has {told.st_size} bytes, at most {FILE_BYTES}",))
-                self._map = (look, parsed_text(path.read_text(encoding="utf-8"), str(path)))
+                self._map = (look, parsed_text(utf8_text(path.read_bytes()), str(path)))
         except OSError as error:
             self._map = (None, RuleMap(skipped=(f"{path}: it cannot be read: {error.strerror}",)))
-        except UnicodeDecodeError:
-            self._map = (None, RuleMap(skipped=(f"{path}: it is no UTF-8 text",)))
+        except NotUtf8 as error:
+            self._map = (None, RuleMap(skipped=(f"{path}:{error.line}: {error}; try: {error.fix(path)}",)))
         return self._map[1]
 
     def _local(self, path: str, read: dict[str, tuple[_Look, bytes]], troubles: dict[str, Trouble]) -> list[str]:

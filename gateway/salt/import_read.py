@@ -18,6 +18,7 @@ import yaml
 
 from device_agent.errors import ConfigInvalid
 from device_agent.settings_file import FILE_BYTES, Items, Scalar, Section, Tree, read_text
+from device_agent.utf8_text import NotUtf8, utf8_text
 from gateway import render_yaml
 from gateway.render_names import Keep, setting_names
 from gateway.salt.import_findings import Finding, Said
@@ -159,12 +160,12 @@ def read_mapping(path: Path, keep: Keep) -> tuple[dict[str, Any], Section]:
     try:
         with path.open("rb") as file:
             body = file.read(FILE_BYTES + 1)
-        text = body.decode("utf-8-sig")
+        text = utf8_text(body)
     except OSError as error:
         raise ConfigInvalid(f"the file cannot be read: {error.strerror}", where=str(path)) from None
-    except UnicodeDecodeError as error:
-        line = error.object.count(b"\n", 0, error.start) + 1
-        raise ConfigInvalid("the file is not UTF-8", where=f"{path}:{line}") from None
+    except NotUtf8 as error:
+        where = f"{path}:{error.line}"
+        raise ConfigInvalid("the file is not UTF-8", where=where, found=error.found, hint=error.fix(path)) from None
     if len(body) > FILE_BYTES:
         raise ConfigInvalid("the file is too large", where=str(path), allowed=f"{FILE_BYTES:,} bytes")
     tree = read_text(text, path)

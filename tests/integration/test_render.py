@@ -66,6 +66,21 @@ async def test_what_is_bad_is_refused_with_its_reason_and_others_are_served(rend
     assert (await rendered(renderer, "x: {{ grains.os }}")).value() == {"x": "Debian"}
 
 
+async def test_a_file_in_another_encoding_is_named_with_its_line(renderer: Renderer) -> None:
+    wrong = "a: 1\nb: Gerät\n".encode("iso-8859-1")
+    for files in ({"a.sls": wrong}, {"a.sls": b"{% include 'b.sls' %}", "b.sls": wrong}):
+        tree = Tree(str(files), {"base": files})
+        found = await renderer.render(tree, Task(str(files), "cam-7", GRAINS, path="a.sls"))
+        [problem] = found.problems
+        assert "line 2 is not UTF-8: the byte 0xe4" in problem.what
+
+
+async def test_a_byte_order_mark_is_no_part_of_a_file(renderer: Renderer) -> None:
+    files = {"a.sls": "\ufeffa: Gerät\n".encode()}
+    found = await renderer.render(Tree(str(files), {"base": files}), Task(str(files), "cam-7", GRAINS, path="a.sls"))
+    assert found.value() == {"a": "Gerät"}
+
+
 async def test_an_error_names_the_file_the_line_and_the_text(renderer: Renderer) -> None:
     (problem,) = (await rendered(renderer, "a: 1\nb: {{ lacking }}\n")).problems
     assert (problem.file, problem.line, problem.text) == ("base:a.sls", 2, "b: {{ lacking }}")

@@ -166,7 +166,7 @@ async def test_every_bad_line_is_named_and_nothing_is_added_for_it(kind: str, de
         ("a.yaml", "just text", "a mapping of names"),
         ("a.yaml", "", "no device is in this file"),
         ("a.json", "{}", ".csv"),
-        ("a.csv", "name\n\udcff", "UTF-8"),
+        ("a.csv", "name\n\udcff", "a.csv:2"),
         ("a.yaml", "[" * 100_000, "nested too deep"),
     ],
 )

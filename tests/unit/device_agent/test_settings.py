@@ -299,6 +299,7 @@ def test_a_file_that_is_not_utf_8_shows_the_line(load_text: Load, tmp_path: Path
         load_text("name: a\nnote: café\n".encode("latin-1"))
     assert caught.value.where == f"{tmp_path}/station.yaml:2"
     assert caught.value.found == "the byte 0xe9"
+    assert caught.value.hint == f"iconv -f ISO-8859-1 -t UTF-8 {caught.value.where[:-2]} >{tmp_path}/station.utf8.yaml"
 
 
 def test_a_file_over_its_size_is_refused_unread(load_text: Load) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.cli.arguments import STDIN_CHARACTERS
+from gateway.cli.arguments import STDIN_BYTES
 from gateway.cli.run import user_name
 from tests.peers.api_double import JID, ApiDouble, job, outcome, watched
 from tests.unit.gateway.cli.conftest import Shell
@@ -51,10 +51,24 @@ def test_arguments_and_options_reach_the_station(api: ApiDouble, shell: Shell) -
     assert (wanted["late"], wanted["expires_seconds"], wanted["run_limit"]) == ("run", 7200, 90)
 
 
+def piped(body: bytes) -> io.TextIOWrapper:
+    return io.TextIOWrapper(io.BytesIO(body), encoding="utf-8")
+
+
+def test_arguments_of_standard_input_in_another_encoding_are_refused_by_line(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", piped("first\nGerät\n".encode("iso-8859-1")))
+    finished = shell.here("run", "cam-1", "test.echo", "--args-stdin")
+    assert (finished.status, finished.out) == (2, "")
+    why = "line 2 of standard input is not UTF-8: convert it with iconv -f ISO-8859-1 -t UTF-8"
+    assert why in finished.error
+
+
 def test_arguments_of_standard_input_stand_behind_those_typed(
     api: ApiDouble, shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO("secret word\ntimeout=5\n[a, b]\n"))
+    monkeypatch.setattr("sys.stdin", piped(b"secret word\ntimeout=5\n[a, b]\n"))
     assert shell.here("run", "cam-1", "test.echo", "typed", "--args-stdin", "--json").status == 0
     wanted = asked(api)
     assert (wanted["arg"], wanted["kwarg"]) == (["typed", "secret word", ["a", "b"]], {"timeout": 5})
@@ -63,7 +77,7 @@ def test_arguments_of_standard_input_stand_behind_those_typed(
 def test_a_line_of_standard_input_is_an_argument_with_all_that_is_in_it(
     api: ApiDouble, shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO("a\x0bb\u2028c\x1cd\r\n\n--json\n\tx"))
+    monkeypatch.setattr("sys.stdin", piped("a\x0bb\u2028c\x1cd\r\n\n--json\n\tx".encode()))
     assert shell.here("run", "cam-1", "test.echo", "--args-stdin", "--json").status == 0
     assert asked(api)["arg"] == ["a\x0bb\u2028c\x1cd", "", "--json", "\tx"]
 
@@ -80,7 +94,7 @@ def test_a_script_of_several_lines_arrives_as_it_is(api: ApiDouble, shell: Shell
 
 
 def test_more_of_standard_input_than_a_job_carries_is_refused(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO("x" * (STDIN_CHARACTERS + 1)))
+    monkeypatch.setattr("sys.stdin", piped(b"x" * (STDIN_BYTES + 1)))
     finished = shell.here("run", "cam-1", "test.echo", "--args-stdin")
     assert (finished.status, finished.out) == (2, "")
     assert "standard input" in finished.error
