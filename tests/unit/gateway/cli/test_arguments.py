@@ -55,6 +55,7 @@ def test_numbers_words_lists_and_dicts_are_what_they_look_like(typed: str, read:
         "echo # not a comment",
         "# all of it",
         "1_000",
+        " 1_000 ",
         "12:30:45",
         "2026-11-21",
         ".inf",
