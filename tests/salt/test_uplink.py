@@ -79,6 +79,20 @@ async def test_a_gateway_is_let_in_hears_and_answers(master: SaltMaster, bed: Sa
     assert not bed.refusals.reasons
 
 
+@pytest.mark.short
+async def test_the_first_contact_and_a_changed_key_show_the_fingerprint_as_salt_key_does(
+    master: SaltMaster, bed: SaltBed, caplog: pytest.LogCaptureFixture
+) -> None:
+    await asyncio.to_thread(forget, master)
+    shown = await asyncio.to_thread(master.fingerprint)
+    async with bed.uplink(master, rules=QUICK):
+        await asyncio.to_thread(master.accept, "gw-1")
+        await bed.state("connected")
+    assert f"={shown} " in caplog.text
+    async with bed.uplink(master, rules=replace(QUICK, master_finger=("00:" * 31 + "00",))):
+        assert shown in (await bed.state("refused"))["last_error"]
+
+
 async def test_the_older_algorithms_and_a_fingerprint(master: SaltMaster, bed: SaltBed) -> None:
     await asyncio.to_thread(forget, master)
     rules: SaltRules = replace(
@@ -97,7 +111,9 @@ async def test_a_master_with_another_fingerprint_is_refused(master: SaltMaster, 
     await asyncio.to_thread(forget, master)
     async with bed.uplink(master, rules=replace(QUICK, master_finger=("00:" * 31 + "00",))):
         await asyncio.to_thread(master.accept, "gw-1")
-        assert "another key" in (await bed.state("refused"))["last_error"]
+        words = (await bed.state("refused"))["last_error"]
+        assert "another key" in words
+        assert await asyncio.to_thread(master.fingerprint) in words, "as salt-key -F prints it there"
 
 
 async def test_a_restarted_master_is_found_again(master: SaltMaster, joined: SaltBed) -> None:

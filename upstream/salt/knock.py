@@ -12,7 +12,7 @@ from upstream.dealer import LinkLost
 from upstream.salt.box import new_nonce
 from upstream.salt.channel import Connections
 from upstream.salt.ends import LINK, Ends
-from upstream.salt.rsa_keys import MasterKey
+from upstream.salt.rsa_keys import MasterKey, file_fingerprint
 from upstream.salt.sign_in import Full, NotVouched, OtherKey, Pending, Rejected, Session, SignIn
 
 log = logging.getLogger(__name__)
@@ -99,9 +99,10 @@ class Knock:
             where = self._ends.pins.place(self._address)
             raise NotLetIn("refused", f"the master's key cannot be kept in {where}: {error.strerror}") from None
         log.warning(
-            "the key of a salt master is kept why=%s master=%s fingerprint=%s file=%s",
+            "the key of a salt master is kept why=%s master=%s fingerprint=%s fingerprint_3006_3007=%s file=%s",
             why,
             self._address,
+            file_fingerprint(session.master.pem),
             session.master.fingerprint,
             self._ends.pins.place(self._address),
         )

@@ -48,10 +48,23 @@ def whole_fingerprint(pem: str) -> str:
     return _with_colons(plain(pem))
 
 
+def file_fingerprint(pem: str) -> str:
+    """SHA-256 with colons over the file with its last line break: so ``salt-key -F`` of Salt 3008 shows its own key."""
+    return _with_colons(f"{plain(pem)}\n")
+
+
+def as_salt_shows(pem: str) -> str:
+    """A master's fingerprint as ``salt-key -F master`` prints it there.
+
+    The sign-in does not say which release a master has, and the releases do not print the same digest.
+    """
+    return f"{file_fingerprint(pem)} (as Salt 3008 prints it; 3006 and 3007 print {fingerprint(pem)})"
+
+
 def has_fingerprint(pem: str, finger: str) -> bool:
     """Whether a key has this fingerprint in one of the forms in which a release shows it, however it is written."""
     text = plain(pem)
-    forms = (fingerprint(text), whole_fingerprint(text), _with_colons(f"{text}\n"))
+    forms = (fingerprint(text), whole_fingerprint(text), file_fingerprint(text))
     wanted = finger.replace(":", "").strip().lower().encode("utf-8", "replace")
     return any(hmac.compare_digest(form.replace(":", "").encode("ascii"), wanted) for form in forms)
 

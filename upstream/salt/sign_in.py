@@ -13,7 +13,7 @@ from typing import Any, Final
 from device_agent.errors import Refused
 from upstream.salt import wire
 from upstream.salt.box import Box
-from upstream.salt.rsa_keys import SIGNING_ALGORITHMS, GatewayKey, MasterKey, fingerprint, has_fingerprint
+from upstream.salt.rsa_keys import SIGNING_ALGORITHMS, GatewayKey, MasterKey, as_salt_shows, has_fingerprint
 from upstream.salt.terms import SaltRules
 
 PROTOCOL: Final = 3
@@ -59,7 +59,7 @@ class OtherKey(Refused):
 
     def __init__(self, pem: str, expected: str, *, by_settings: bool = False) -> None:
         """``by_settings``: it is the fingerprint in the settings that it has not."""
-        super().__init__(KEY_CHANGED, f"it shows {fingerprint(pem)}, expected {expected}")
+        super().__init__(KEY_CHANGED, f"it shows {as_salt_shows(pem)}, expected {expected}")
         self.pem = pem
         self.by_settings = by_settings
 
@@ -68,7 +68,7 @@ class NotVouched(Refused):
     """The signing key does not vouch for the key that the master showed. ``missing``: no signature came with it."""
 
     def __init__(self, pem: str, why: str, *, missing: bool) -> None:
-        super().__init__(NOT_VOUCHED, f"it shows {fingerprint(pem)}, {why}")
+        super().__init__(NOT_VOUCHED, f"it shows {as_salt_shows(pem)}, {why}")
         self.missing = missing
 
 
@@ -162,7 +162,7 @@ class SignIn:
             if not known or self.rules.always_verify_signature:
                 self._vouched(body, pem)
         elif self.master is not None and not known:
-            raise OtherKey(shown.pem, fingerprint(self.master.pem))
+            raise OtherKey(shown.pem, as_salt_shows(self.master.pem))
         return shown
 
     def _vouched(self, body: dict[Any, Any], pem: str) -> None:
@@ -179,7 +179,7 @@ class SignIn:
             with contextlib.suppress(Refused):
                 self.signing.verify(algorithm, signature, pem.encode())
                 return
-        raise NotVouched(pem, f"signed by another key than {self.signing.fingerprint}", missing=False)
+        raise NotVouched(pem, f"signed by another key than {as_salt_shows(self.signing.pem)}", missing=False)
 
     def _verify(self, master: MasterKey, signed: bytes, signature: bytes) -> None:
         master.verify(self.rules.signing_algorithm, signature, signed)

@@ -16,7 +16,7 @@ from tests.peers.refusals import reason
 from tests.peers.salt_double import Bend, SaltDouble, public_pem, rsa_key
 from upstream.salt import wire
 from upstream.salt.box import new_nonce
-from upstream.salt.rsa_keys import GatewayKey, MasterKey, fingerprint
+from upstream.salt.rsa_keys import GatewayKey, MasterKey, file_fingerprint, fingerprint
 from upstream.salt.sign_in import Full, NotVouched, OtherKey, Pending, Rejected, Session, SignIn
 from upstream.salt.terms import EncryptionAlgorithm, SaltRules, SigningAlgorithm
 
@@ -77,7 +77,9 @@ def test_a_changed_key_is_refused_and_shown() -> None:
         ours.outcome(other.accepts(ours.request()))
     assert refused.value.reason == "master_key_changed"
     assert refused.value.pem == other.pem
-    assert fingerprint(SaltDouble().pem) in refused.value.detail
+    for double in (SaltDouble(), other):
+        assert file_fingerprint(double.pem) in refused.value.detail, "as Salt 3008 prints it"
+        assert fingerprint(double.pem) in refused.value.detail, "as Salt 3006 and 3007 print it"
 
 
 @pytest.mark.parametrize("pinned", [True, False])
@@ -123,7 +125,9 @@ def test_a_key_that_nobody_vouches_for_is_refused_in_words(
         ours.outcome(other.accepts(ours.request(), bend))
     assert refused.value.reason == "master_key_not_vouched"
     assert words in refused.value.detail
-    assert fingerprint(other.pem) in refused.value.detail
+    for form in (file_fingerprint, fingerprint):
+        assert form(other.pem) in refused.value.detail
+        assert words != "another key" or form((signing or SIGNING).pem) in refused.value.detail
 
 
 def test_the_signature_of_one_key_vouches_for_no_other() -> None:
