@@ -16,6 +16,8 @@ from gateway.salt.above_files import SaltFiles
 from gateway.salt.above_pillar import SaltPillar
 from gateway.salt.asked import JobTable
 from gateway.salt.book import SaltBook
+from gateway.salt.gateway_facts import GatewayFacts
+from gateway.salt.gateway_minion import GatewayMinion
 from gateway.salt.orders import SaltOrders
 from gateway.salt.resource_targets import ResourceTargets
 from gateway.salt.resources import Resources
@@ -34,6 +36,14 @@ class SaltRooms:
         rules = upstream.rules(settings.name)
         self._masters = upstream.masters
         book = SaltBook(rooms.writer, rooms.reader)
+        station = station_device(settings.name)
+
+        def grains() -> dict[str, Any]:
+            """What the gateway tells of itself as a target, under its id at the masters."""
+            own = rooms.registry.own_device(station)
+            return {**(own.grains if own is not None else {}), "id": rules.id}
+
+        facts = GatewayFacts(grains)
         self.sender = SaltSender(
             spool=rooms.spool,
             book=book,
@@ -64,18 +74,12 @@ class SaltRooms:
             writer=rooms.writer,
             telling=self.sender,
             resources=ResourceTargets(rules.id, upstream.resource_rules(), rooms.registry.everything),
+            own=GatewayMinion(rules.id, station, facts),
             metrics=rooms.metrics,
             clock=clock,
         )
         files = SaltFiles(state_dir / "salt" / "files", settings.files.max_bytes_per_second, rooms.metrics, clock)
         files.store = store
-        station = station_device(settings.name)
-
-        def grains() -> dict[str, Any]:
-            """What the gateway tells of itself as a target, under its id at the masters."""
-            own = rooms.registry.own_device(station)
-            return {**(own.grains if own is not None else {}), "id": rules.id}
-
         self.uplink = SaltUplink(
             rules=rules,
             masters=self._masters,
@@ -93,6 +97,7 @@ class SaltRooms:
                 metrics=rooms.metrics,
                 clock=clock,
             ),
+            facts=facts,
             asked=SaltAnswers(files, SaltPillar(settings.name, grains, clock)).answer,
         )
 

@@ -7,22 +7,32 @@ understood of a list grants nothing: who is not named may not.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
 from device_agent.errors import UsageInvalid
 from device_agent.protocol.targeting import compile_target
-from gateway.devices.device import Device
 
 PATTERN_CHARACTERS = 256
 STARS = 3
 """Most repetitions in a pattern: none of them takes long, whatever it is held against."""
 
+
+class Targeted(Protocol):
+    """What a target means: a device, or the gateway under its own id."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def grains(self) -> Mapping[str, Any]: ...
+
+
 _plain = re.compile(r"[\w.*|^$\\-]*", re.ASCII)
 
 
 def refusals(
-    auth_list: Sequence[Any], functions: Iterable[str], devices: Sequence[Device], user: str
+    auth_list: Sequence[Any], functions: Iterable[str], devices: Sequence[Targeted], user: str
 ) -> dict[str, str]:
     """The devices that the list does not let each of these functions run on, and why. An empty list is the superuser's.
 
@@ -34,7 +44,7 @@ def refusals(
     return refused
 
 
-def _refusals(auth_list: Sequence[Any], fun: str, devices: Sequence[Device], user: str) -> dict[str, str]:
+def _refusals(auth_list: Sequence[Any], fun: str, devices: Sequence[Targeted], user: str) -> dict[str, str]:
     if not auth_list:
         return {}
     anywhere = any(isinstance(entry, str) and _fits(entry, fun) for entry in auth_list)
@@ -47,7 +57,7 @@ def _refusals(auth_list: Sequence[Any], fun: str, devices: Sequence[Device], use
     return refused
 
 
-def _grants(entry: object, fun: str, device: Device) -> bool:
+def _grants(entry: object, fun: str, device: Targeted) -> bool:
     """Whether an entry ``{target: functions}`` is about this device and names the function."""
     if not isinstance(entry, dict):
         return False
@@ -71,7 +81,7 @@ def _fits(pattern: str, fun: str) -> bool:
         return False
 
 
-def _means(tgt: object, device: Device) -> bool:
+def _means(tgt: object, device: Targeted) -> bool:
     if not isinstance(tgt, str) or not tgt:
         return False
     try:

@@ -45,7 +45,8 @@ class ResourceTargets:
 
         def by_manager(text: str, where: str) -> Term:
             ours = _given(text, where, "M@ID") == self._gateway
-            return _these(f"M@{text}", set().union(*types.values()) if ours else set())
+            # As of a stock minion: the manager itself is meant too.
+            return _these(f"M@{text}", {self._gateway}.union(*types.values()) if ours else set())
 
         engines: dict[str, Engine] = {"T": by_type, "M": by_manager}
         return compile_compound(tgt, engines)

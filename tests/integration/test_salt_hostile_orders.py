@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from device_agent.errors import Refused
+from device_agent.errors import StationFailed
 from gateway.jobs.request import JobRequest
 from gateway.salt.orders import SaltOrders
 from tests.peers.clock import HandClock
 from tests.peers.database import FIRST_JID
 from tests.peers.salt_above import published
-from tests.peers.salt_gate import JID, MASTER, opened
+from tests.peers.salt_gate import GATEWAY, JID, MASTER, opened
+from upstream.salt import wire
 from upstream.salt.order import SaltOrder, read_order
 
 DEEP: list[Any] = []
@@ -73,19 +74,62 @@ async def test_what_nobody_foresaw_is_counted_and_logged_with_where_it_was(
         assert "Traceback" in caplog.text
 
 
-@pytest.mark.parametrize("field", ["arg", "metadata", "auth_list", "tgt_extra"])
-def test_keys_that_are_no_text_are_no_publish(field: str) -> None:
-    value: Any = {b"\xff": 1} if field in ("metadata", "tgt_extra") else [{b"\xff": 1}]
-    with pytest.raises(Refused) as refused:
-        read_order({"jid": JID, "fun": "test.ping", "tgt": "*", field: value})
-    assert refused.value.reason == "malformed"
+FAULTS: list[tuple[str, Any, str]] = [
+    ("arg", [{None: "b"}], "a key must be text or a whole number, found null"),
+    ("arg", [{b"\xff": 1}], "a key must be text or a whole number, found bytes"),
+    ("arg", "uptime", "allowed is a list"),
+    ("arg", [0] * 300, "300 arguments"),
+    ("arg", wire.Unreadable("deeper than 48"), "deeper than 48"),
+    ("metadata", {None: 1}, "found null"),
+    ("ret", {None: 1}, "found null"),
+    ("user", 7, "allowed is text"),
+    ("fun", ["a.b"] * 65, "65 functions"),
+    ("auth_list", [{b"\xff": 1}], "found bytes"),
+    ("auth_list", {}, "allowed is a list"),
+    ("auth_list", "", "allowed is a list"),
+    ("auth_list", 0, "allowed is a list"),
+    ("auth_list", False, "allowed is a list"),
+    ("tgt_extra", {b"\xff": 1}, "found bytes"),
+]
 
 
-@pytest.mark.parametrize("auth_list", [{}, "", 0, False])
-def test_an_empty_thing_that_is_no_list_makes_nobody_a_superuser(auth_list: object) -> None:
-    with pytest.raises(Refused) as refused:
-        read_order({"jid": JID, "fun": "test.ping", "tgt": "*", "auth_list": auth_list})
-    assert "auth_list" in refused.value.detail
+@pytest.mark.parametrize(("field", "value", "why"), FAULTS)
+async def test_a_publish_with_a_malformed_field_is_answered_by_each_device_and_runs_nowhere(
+    field: str, value: Any, why: str, tmp_path: Path, clock: HandClock
+) -> None:
+    order = read_order({"jid": JID, "fun": "test.arg", "tgt": "*", field: value})
+    async with opened(tmp_path, clock, "looks") as gate:
+        gate.hello("cam-1", "cam-2")
+        await gate.orders.take(order, MASTER)
+        said = gate.told.values() | {GATEWAY: gate.told.own()[0][1].value}
+        assert sorted(said) == ["cam-1", "cam-2", GATEWAY]
+        assert all(text.startswith("refused: malformed: ") for text in said.values()), said
+        assert all(f"the field {field} of a publish" in text and why in text for text in said.values()), said
+        assert gate.told.announced == [(MASTER, JID, ["cam-1", "cam-2", GATEWAY])]
+        assert gate.rooms.metrics.refusals["salt", "malformed"] == 1
+        assert [row[2:] for row in await gate.audited()] == [("run", "deny")]
+        assert gate.rooms.open_jobs.get(JID) is None
+        assert await gate.outcomes() == {}
+
+
+async def test_an_order_that_fails_before_the_master_was_told_of_it_is_answered(
+    tmp_path: Path, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(tmp_path, clock, "looks") as gate:
+        gate.hello("cam-1")
+
+        async def unreadable(_jid: str) -> None:
+            raise StationFailed("the store cannot be read")
+
+        async def broken(_jid: str) -> None:
+            raise KeyError("unforeseen")
+
+        for number, (failing, why) in enumerate(((unreadable, "the disk"), (broken, "unforeseen"))):
+            monkeypatch.setattr(gate.book, "known", failing)
+            jid = str(FIRST_JID + number)
+            await gate.orders.take(published(jid, tgt="cam-*"), MASTER)
+            assert gate.told.announced[number:] == [(MASTER, jid, ["cam-1"])]
+            assert why in gate.told.values()["cam-1"]
 
 
 @pytest.mark.parametrize("fun", ["test.ping", ["test.ping", "test.version"], "nonsense"])
@@ -117,5 +161,9 @@ async def test_an_order_is_of_its_day_in_whatever_time_zone(
     async with opened(tmp_path, clock, "looks") as gate:
         gate.hello("cam-1")
         await gate.orders.take(published(jid), MASTER)
-        assert bool(gate.told.announced) is not bool(reason)
-        assert not reason or gate.rooms.metrics.refusals["salt", reason] == 1
+        assert gate.told.announced, "it is answered in either case"
+        assert bool(await gate.book.known(jid)) is not bool(reason)
+        if reason:
+            assert gate.rooms.metrics.refusals["salt", reason] == 1
+            assert gate.told.values()["cam-1"].startswith(f"refused: {reason}: ")
+            assert "date -u" in gate.told.values()["cam-1"]

@@ -64,11 +64,12 @@ async def test_what_is_answered_gives_way_and_is_never_taken_again(tmp_path: Pat
         before = Counter(gate.rooms.metrics.refusals)
         await gate.orders.take(published(str(FIRST_JID + 1), "test.ping"), MASTER)
         assert Counter(gate.rooms.metrics.refusals) - before == {("salt", "let_go"): 1}
-        assert not gate.told.announced
+        assert gate.rooms.open_jobs.get(str(FIRST_JID + 1)) is None
+        assert gate.told.values()["cam-1"].startswith("refused: let_go: ")
         await gate.orders.take(published(last, "cmd.run", ["reboot"]), MASTER)
         assert gate.rooms.metrics.counters["salt_orders_repeated"] == 1
         await gate.orders.take(published(str(FIRST_JID + 1_000_000), "test.ping"), MASTER)
-        assert gate.told.announced, "what is new is taken"
+        assert gate.rooms.open_jobs.get(str(FIRST_JID + 1_000_000)) is not None, "what is new is taken"
 
 
 async def test_what_still_waits_stays_and_who_orders_more_is_told_so(tmp_path: Path, clock: HandClock) -> None:

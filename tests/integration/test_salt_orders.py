@@ -109,7 +109,8 @@ async def test_an_order_from_long_ago_is_refused(tmp_path: Path, clock: HandCloc
         gate.hello("cam-1")
         await gate.orders.take(published("20250101000000000000"), MASTER)
         assert gate.rooms.metrics.refusals["salt", "old_jid"] == 1
-        assert not gate.told.announced
+        assert gate.rooms.open_jobs.get("20250101000000000000") is None
+        assert "date -u" in gate.told.values()["cam-1"]
 
 
 async def test_what_was_not_granted_to_salt_is_answered_for_every_device(tmp_path: Path, clock: HandClock) -> None:

@@ -13,7 +13,7 @@ from gateway.salt.sender import SaltSender
 from upstream.salt.above import confirmed
 from upstream.salt.channel import Channel
 from upstream.salt.order import SaltOrder, read_order
-from upstream.salt.ports import NotConfirmed, ReturnsOfJob
+from upstream.salt.ports import NotConfirmed, ReturnsOfJob, Telling
 from upstream.salt.wire import Packed
 
 
@@ -47,6 +47,12 @@ class SaltAboveDouble:
         """While it is not set, no answer is confirmed, and events are."""
         self.free = asyncio.Event()
         self.free.set()
+        self.pillars: dict[str, dict[str, Any]] = {}
+        """What it compiles, by id; for an id that is not there it does not answer."""
+        self.pillar_refusal: OutstationError | None = None
+        """What it says in the place of a pillar."""
+        self.asked_pillars: list[dict[str, Any]] = []
+        """The grains with which a pillar was asked for."""
 
     async def announce(self, jid: str, ids: Sequence[str]) -> None:
         self.announced.append((jid, list(ids)))
@@ -79,7 +85,12 @@ class SaltAboveDouble:
         return ["base"]
 
     async def pillar(self, grains: Mapping[str, Any], *, patience: float, **fields: Any) -> dict[str, Any]:
-        raise Unanswered(f"{grains} {fields} {patience}")
+        self.asked_pillars.append(dict(grains))
+        if self.pillar_refusal is not None:
+            raise self.pillar_refusal
+        if grains["id"] not in self.pillars:
+            raise Unanswered(f"{grains} {fields} {patience}")
+        return self.pillars[grains["id"]]
 
     async def _answer(self) -> None:
         # As a message on its way: the others of this link get their turn.
@@ -92,6 +103,16 @@ class SaltAboveDouble:
     def answers(self) -> list[tuple[str, str]]:
         """The answers it was told: jid and device, each as often as it came."""
         return sorted((entry.jid, device) for entry in self.told for device in entry.answers)
+
+    @asynccontextmanager
+    async def fed(self, telling: Telling, master: str) -> AsyncIterator[None]:
+        """Something tells this master what it has to tell, as long as the block lasts."""
+        async with asyncio.TaskGroup() as group:
+            running = group.create_task(telling.run(self, master))
+            try:
+                yield
+            finally:
+                running.cancel()
 
     @asynccontextmanager
     async def linked(self, sender: SaltSender, master: str) -> AsyncIterator[SaltAboveDouble]:

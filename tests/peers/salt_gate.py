@@ -14,17 +14,20 @@ from gateway.jobs.open_jobs import OpenJob, Waiting
 from gateway.rooms import Rooms
 from gateway.salt.asked import JobTable
 from gateway.salt.book import SaltBook
+from gateway.salt.gateway_facts import GatewayFacts
+from gateway.salt.gateway_minion import GatewayMinion
 from gateway.salt.kept import KeptOrders
 from gateway.salt.orders import SaltOrders
 from gateway.salt.resource_inventory import ResourceRules
 from gateway.salt.resource_targets import ResourceTargets
 from tests.peers.clock import HandClock
 from tests.peers.database import FIRST_JID, opened_rooms
-from upstream.salt.ports import ReturnsOfJob
+from upstream.salt.ports import DeviceAnswer, ReturnsOfJob
 
 MASTER = "192.0.2.9"
 OTHER = "192.0.2.10"
 JID = str(FIRST_JID)
+GATEWAY = "gw-1"
 
 
 class Told:
@@ -42,7 +45,13 @@ class Told:
         self.entries.append(entry)
 
     def values(self) -> dict[str, Any]:
-        return {device: answer.value for entry in self.entries for device, answer in entry.answers.items()}
+        """What was told of the devices."""
+        found = {device: answer.value for entry in self.entries for device, answer in entry.answers.items()}
+        return {device: value for device, value in found.items() if device != GATEWAY}
+
+    def own(self) -> list[tuple[str, DeviceAnswer]]:
+        """What was told of the gateway's own id, with the jids."""
+        return [(entry.jid, entry.answers[GATEWAY]) for entry in self.entries if GATEWAY in entry.answers]
 
 
 class Gate:
@@ -56,6 +65,8 @@ class Gate:
         resources: ResourceRules | None = None,
     ) -> None:
         self.rooms, self.told = rooms, Told()
+        self.grains: dict[str, Any] = {"id": GATEWAY, "os": "Alpine", "ipv4": ["192.0.2.1"]}
+        self.facts = GatewayFacts(lambda: self.grains)
         self.book = SaltBook(rooms.writer, rooms.reader, kept)
         table = JobTable(
             site="lisbon",
@@ -77,7 +88,8 @@ class Gate:
             spool=rooms.spool,
             writer=rooms.writer,
             telling=self.told,
-            resources=ResourceTargets("gw-1", resources, rooms.registry.everything),
+            resources=ResourceTargets(GATEWAY, resources, rooms.registry.everything),
+            own=GatewayMinion(GATEWAY, "lisbon-station", self.facts),
             metrics=rooms.metrics,
             clock=clock,
         )

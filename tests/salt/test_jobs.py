@@ -10,7 +10,7 @@ import pytest
 
 from tests.peers.salt_bus import Bus, listening
 from tests.peers.salt_master import SaltMaster
-from tests.peers.salt_site import SaltSite, salt_site
+from tests.peers.salt_site import NAME, SaltSite, salt_site
 
 DEVICES = 6
 MORE_ROUNDS = 2
@@ -56,6 +56,52 @@ def test_what_is_granted_runs_and_what_is_not_is_refused_in_words(site: SaltSite
         assert sorted(refused.by_device()) == ["cam-00001", "cam-00002"], site.told(master)
         assert all("refused" in said for said in refused.by_device().values()), refused
         assert refused.status != 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(["*"], marks=pytest.mark.short),
+        pytest.param(["-G", "id:*"], marks=pytest.mark.short),
+        ["-S", "127.0.0.0/8"],
+        ["-C", "* and not door-*"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_target_that_means_the_gateway_ends_with_the_last_answer(
+    words: list[str], site: SaltSite, master: SaltMaster
+) -> None:
+    """As behind a stock syndic with a minion of the same id: nobody is silent, so Salt asks after nobody."""
+    with listening(master) as bus:
+        answers = master.salt(*words, "test.ping")
+    devices = [] if words[0] == "-S" else site.ids
+    assert answers.by_device() == dict.fromkeys([NAME, *devices], True), site.told(master)
+    assert answers.status == 0, answers
+    assert asked_after(bus, NAME) == []
+
+
+@pytest.mark.short
+def test_runners_that_ask_everybody_find_the_gateway_and_its_devices(site: SaltSite, master: SaltMaster) -> None:
+    everybody = sorted([NAME, *site.ids])
+    assert master.runner("manage.status") == {"up": everybody, "down": []}, site.told(master)
+    (job,) = master.runner("jobs.active").values()
+    assert (job["Function"], sorted(job["Returned"])) == ("saltutil.running", everybody)
+    (cached,) = master.runner("cache.grains", "tgt=*").items()
+    assert (cached[0], cached[1]["id"]) == (NAME, NAME), "of a device a master keeps no grains"
+
+
+def test_the_gateway_runs_nothing_under_its_own_id(site: SaltSite, master: SaltMaster) -> None:
+    answers = master.salt("*", "cmd.run", "echo hello")
+    assert answers.by_device().pop(NAME).startswith("refused: not_granted: cmd.run is not answered for")
+    assert {name: said for name, said in answers.each if name != NAME} == dict.fromkeys(site.ids, "hello")
+
+
+@pytest.mark.short
+def test_arguments_that_cannot_be_passed_on_are_answered_by_everybody(site: SaltSite, master: SaltMaster) -> None:
+    answers = master.salt("*", "test.arg", "{null: b}")
+    assert sorted(answers.by_device()) == sorted([NAME, *site.ids]), site.told(master)
+    assert all("a key must be text" in said for said in answers.by_device().values()), answers
+    assert answers.status != 0
 
 
 @pytest.mark.short

@@ -171,7 +171,7 @@ class Link(MasterLink):
             log.info("not answered master=%s: %s", self.address, error)
         life.create_task(self._hear(published), name="uplink/publishes")
         life.create_task(probe.run(above.there, self._ends.probe_every), name="uplink/probe")
-        for feed in (self._ends.feed, self._ends.registering):
+        for feed in (self._ends.feed, self._ends.registering, self._ends.facts):
             if feed is not None:
                 told = feeding.run(life, self._ends, feed, above, self.address, probe.look)
                 life.create_task(told, name="uplink/feed")

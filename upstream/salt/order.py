@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from device_agent.errors import Refused
 from device_agent.protocol import limits
 from device_agent.protocol.several import split
+from upstream.salt.wire import Unreadable
+
+Value = TypeVar("Value")
 
 JID: Final = re.compile(r"\d{20}(_\d{1,10})?", re.ASCII)
 """``YYYYmmddHHMMSSffffff``, and the number of the process that made it where the master adds it."""
@@ -23,6 +26,18 @@ LIST_CHARACTERS: Final = 128 * limits.DEVICES_PER_STATION
 
 NAME_CHARACTERS: Final = 256
 AUTH_ENTRIES: Final = 1024
+FAULT_CHARACTERS: Final = 512
+NO_FUNCTION: Final[str | tuple[str, ...]] = ""
+NO_METADATA: Final[dict[str, Any]] = {}
+NO_ARGUMENTS: Final[tuple[list[Any], dict[str, Any]]] = ([], {})
+NOBODY: Final[list[Any]] = [None]
+"""An ``auth_list`` that grants nothing; the empty one is the superuser's."""
+
+READ: Final = frozenset(
+    {"jid", "tgt", "tgt_type", "delimiter", "fun", "arg", "user", "auth_list", "master_id", "metadata", "ret"}
+)
+"""Fields with a reader of their own."""
+
 NESTED: Final = 64
 """Deepest value of a publish. How deep an argument may be is less, and is said to whoever ordered it."""
 
@@ -53,60 +68,133 @@ class SaltOrder(msgspec.Struct, frozen=True, kw_only=True):
     metadata: dict[str, Any] = {}
     load: dict[str, Any] = {}
     """The whole publish in text, as a master that did not make the job wants it with the answers."""
+    fault: str = ""
+    """The fields that are malformed, with the reason. Then nothing may run: whoever is meant is answered with this."""
 
 
 def read_order(load: Mapping[Any, Any]) -> SaltOrder:
-    """The order in a publish. Raises ``Refused`` with the reason ``malformed`` and the field."""
-    fun = _functions(load.get("fun"))
-    arg = load.get("arg", [])
-    _check(isinstance(arg, list) and len(arg) <= limits.ARGUMENTS, "arg")
-    plain, named = (arg, {}) if isinstance(fun, tuple) else split(arg)
+    """The order in a publish.
+
+    An order with a ``fault`` has a jid and a target, so its devices can be answered; nothing else of it counts.
+
+    Raises ``Refused`` with the reason ``malformed`` and the field, where not even an answer can be addressed.
+    """
     tgt_type = _text(load, "tgt_type", "glob")
-    _check(_keyed(arg), "arg")
-    # Only the empty list, or none, is the superuser's: an empty map or text says nothing that could be trusted.
-    auth_list = load.get("auth_list")
-    auth_list = [] if auth_list is None else auth_list
-    _check(isinstance(auth_list, list) and len(auth_list) <= AUTH_ENTRIES, "auth_list")
-    metadata = load.get("metadata") or {}
-    _check(isinstance(metadata, dict) and _keyed(metadata), "metadata")
-    _check(_keyed(auth_list), "auth_list")
-    _check(all(_keyed(value) for value in load.values()), "load")
-    return SaltOrder(
+    addressed = SaltOrder(
         jid=_jid(load),
-        fun=fun,
-        arg=plain,
-        kwarg=named,
+        fun="",
         tgt=_target(load.get("tgt"), tgt_type),
         tgt_type=tgt_type,
         delimiter=_text(load, "delimiter", ":") or ":",
-        ret=_returners(load.get("ret")),
-        to=_seconds(load.get("to")),
-        user=_text(load, "user", ""),
-        auth_list=auth_list,
-        master_id=_text(load, "master_id", ""),
-        metadata=metadata,
-        load={key: value for key, value in load.items() if isinstance(key, str)},
     )
+    fields = _Fields(load)
+    fun = fields.read(lambda: _functions(load.get("fun")), NO_FUNCTION)
+    plain, named = fields.read(lambda: _arguments(load.get("arg", []), fun), NO_ARGUMENTS)
+    order = msgspec.structs.replace(
+        addressed,
+        fun=fun or _shown(load.get("fun")),
+        arg=plain,
+        kwarg=named,
+        ret=fields.read(lambda: _returners(load.get("ret")), ""),
+        to=_seconds(load.get("to")),
+        user=fields.read(lambda: _text(load, "user", ""), ""),
+        auth_list=fields.read(lambda: _auth_list(load.get("auth_list")), NOBODY),
+        master_id=fields.read(lambda: _text(load, "master_id", ""), ""),
+        metadata=fields.read(lambda: _metadata(load.get("metadata") or {}), NO_METADATA),
+    )
+    fields.read_others()
+    if fields.faults:
+        return msgspec.structs.replace(order, fault="; ".join(fields.faults)[:FAULT_CHARACTERS])
+    return msgspec.structs.replace(order, load={key: value for key, value in load.items() if isinstance(key, str)})
 
 
-def _check(good: bool, field: str) -> None:
-    if not good:
-        raise Refused("malformed", f"the field {field} of a publish")
+class _Fields:
+    """Notes the faults of the fields that are read."""
+
+    def __init__(self, load: Mapping[Any, Any]) -> None:
+        self._load = load
+        self.faults: list[str] = []
+
+    def read(self, read: Callable[[], Value], otherwise: Value) -> Value:
+        """What ``read`` returns; ``otherwise`` where the field is malformed."""
+        try:
+            return read()
+        except Refused as refusal:
+            self.faults.append(refusal.detail)
+            return otherwise
+
+    def read_others(self) -> None:
+        """Fields without a reader are kept with the order, so their keys count as well."""
+        for key, value in self._load.items():
+            if key not in READ and (why := _odd(value)):
+                self.faults.append(f"the field {str(key)[:64]} of a publish: {why}")
 
 
-def _keyed(value: object, depth: int = 0) -> bool:
-    """Whether each key in it is text, or a number as YAML makes them, and it nests no deeper than can be written."""
+def _arguments(arg: object, fun: str | tuple[str, ...]) -> tuple[list[Any], dict[str, Any]]:
+    _check_keys("arg", arg)
+    if not isinstance(arg, list):
+        raise _malformed("arg", f"found {_kind(arg)}, allowed is a list")
+    if len(arg) > limits.ARGUMENTS:
+        raise _malformed("arg", f"{len(arg)} arguments, at most {limits.ARGUMENTS}")
+    if isinstance(fun, tuple):
+        return arg, {}
+    try:
+        return split(arg)
+    except Refused as refusal:
+        raise _malformed("arg", refusal.detail) from None
+
+
+def _auth_list(auth_list: object) -> list[Any]:
+    # Only the empty list, or none, is the superuser's: an empty map or text says nothing that could be trusted.
+    if auth_list is None:
+        return []
+    _check_keys("auth_list", auth_list)
+    if not isinstance(auth_list, list) or len(auth_list) > AUTH_ENTRIES:
+        raise _malformed("auth_list", f"allowed is a list of at most {AUTH_ENTRIES} entries")
+    return auth_list
+
+
+def _metadata(metadata: object) -> dict[str, Any]:
+    _check_keys("metadata", metadata)
+    if not isinstance(metadata, dict):
+        raise _malformed("metadata", f"found {_kind(metadata)}, allowed is a map")
+    return metadata
+
+
+def _malformed(field: str, why: str) -> Refused:
+    return Refused("malformed", f"the field {field} of a publish: {why}")
+
+
+def _kind(value: object) -> str:
+    return "null" if value is None else type(value).__name__
+
+
+def _check_keys(field: str, value: object) -> None:
+    """Each key is text, or a number as YAML makes them, and it nests no deeper than can be written."""
+    found = _odd(value)
+    if found:
+        raise _malformed(field, found)
+
+
+def _odd(value: object, depth: int = 0) -> str:
+    """What of a value cannot be kept or passed on; empty where everything can."""
+    if isinstance(value, Unreadable):
+        return value.why
     if depth > NESTED:
-        return False
+        return f"it is nested deeper than {NESTED}"
+    inner: Iterable[object] = value if isinstance(value, list) else ()
     if isinstance(value, dict):
-        return all(isinstance(key, (str, int)) and _keyed(inner, depth + 1) for key, inner in value.items())
-    return not isinstance(value, list) or all(_keyed(inner, depth + 1) for inner in value)
+        for key in value:
+            if not isinstance(key, (str, int)):
+                return f"a key must be text or a whole number, found {_kind(key)}"
+        inner = value.values()
+    return next(filter(None, (_odd(each, depth + 1) for each in inner)), "")
 
 
 def _jid(load: Mapping[Any, Any]) -> str:
     jid = load.get("jid")
     if not isinstance(jid, str) or JID.fullmatch(jid) is None:
-        raise Refused("malformed", "the field jid of a publish")
+        raise _malformed("jid", "allowed are 20 digits")
     return jid
 
 
@@ -115,16 +203,17 @@ def _text(load: Mapping[Any, Any], field: str, default: str) -> str:
     if value is None:
         return default
     if not isinstance(value, str) or len(value) > NAME_CHARACTERS:
-        raise Refused("malformed", f"the field {field} of a publish")
+        raise _malformed(field, f"allowed is text of at most {NAME_CHARACTERS} characters")
     return value
 
 
 def _functions(fun: object) -> str | tuple[str, ...]:
     names = fun if isinstance(fun, list) else [fun]
     if not 1 <= len(names) <= FUNCTIONS:
-        raise Refused("malformed", "the field fun of a publish")
+        raise _malformed("fun", f"{len(names)} functions, at most {FUNCTIONS}")
     found = tuple(name for name in names if isinstance(name, str) and 0 < len(name) <= NAME_CHARACTERS)
-    _check(len(found) == len(names), "fun")
+    if len(found) != len(names):
+        raise _malformed("fun", f"allowed are names of at most {NAME_CHARACTERS} characters")
     return found if isinstance(fun, list) else found[0]
 
 
@@ -132,19 +221,27 @@ def _target(tgt: object, kind: str) -> str | tuple[str, ...]:
     most = LIST_CHARACTERS if kind == "list" else limits.TARGET_CHARACTERS
     if isinstance(tgt, list):
         ids = tuple(name for name in tgt if isinstance(name, str))
-        _check(len(ids) == len(tgt) and sum(map(len, ids)) <= most, "tgt")
+        if len(ids) != len(tgt) or sum(map(len, ids)) > most:
+            raise _malformed("tgt", f"allowed are ids of together at most {most} characters")
         if kind == "list":
             return ids
         # A compound target may come as the list of its words.
         return " ".join(ids)
     if not isinstance(tgt, str) or len(tgt) > most:
-        raise Refused("malformed", "the field tgt of a publish")
+        raise _malformed("tgt", f"allowed is text of at most {most} characters")
     if kind == "list":
         return tuple(name for name in (part.strip() for part in tgt.split(",")) if name)
     return tgt
 
 
+def _shown(fun: object) -> str:
+    """A name for the answer to an order whose functions are malformed."""
+    names = [name for name in (fun if isinstance(fun, list) else [fun]) if isinstance(name, str)]
+    return ",".join(names)[: limits.AUDIT_NAME_CHARACTERS] or "unreadable"
+
+
 def _returners(ret: object) -> str:
+    _check_keys("ret", ret)
     if isinstance(ret, list):
         ret = ",".join(str(name) for name in ret[:FUNCTIONS])
     return ret[:NAME_CHARACTERS] if isinstance(ret, str) else ""

@@ -108,6 +108,13 @@ class Feed(Protocol):
         """Return when this master has confirmed all that is for it. The caller bounds it."""
 
 
+class Telling(Protocol):
+    """What tells each master something of its own."""
+
+    async def run(self, above: SaltAbove, master: str) -> None:
+        """Tell this master, until cancelled, as ``Feed.run``."""
+
+
 class Registering(Protocol):
     """Who says to each master which devices are here."""
 

@@ -45,8 +45,11 @@ def signed_box(frames: Sequence[bytes], master: MasterKey) -> bytes:
 
 
 def opened(sealed: bytes, aes: Box) -> dict[str, Any]:
-    """What is in it. Raises ``Refused``: ``bad_mac`` when the master has another key by now, ``malformed``."""
-    load = wire.texts(wire.fields_of(aes.open(sealed), PUBLISH_BYTES))
+    """What is in it, with ``wire.Unreadable`` for a field that cannot be read.
+
+    Raises ``Refused``: ``bad_mac`` when the master has another key by now, ``malformed``, ``too_large``.
+    """
+    load = wire.texts(wire.readable_fields(aes.open(sealed), PUBLISH_BYTES))
     if not isinstance(load, dict):
         raise Refused("malformed", "a publish that is no map")
     return load

@@ -8,6 +8,7 @@ are taken before that. Source of the format: https://github.com/msgpack/msgpack/
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass
 from typing import Any, Final
 
 from device_agent.errors import Refused
@@ -88,6 +89,41 @@ def fields_of(body: bytes, most_bytes: int = MOST_BYTES) -> dict[Any, Any]:
     return as_fields(unpack(body, most_bytes))
 
 
+@dataclass(frozen=True)
+class Unreadable:
+    """Stands in the place of a field that breaks the rules of this reader."""
+
+    why: str
+
+
+def readable_fields(body: bytes, most_bytes: int = MOST_BYTES) -> dict[Any, Any]:
+    """The map in a message, raw, with ``Unreadable`` for each field that is nested too deep or has an odd value.
+
+    The caller can then answer the message, because it knows who sent it. Raises ``Refused`` where the map itself, or
+    the place at which a field ends, cannot be read.
+    """
+    if len(body) > most_bytes:
+        raise Refused("too_large", f"{len(body)} bytes, at most {most_bytes}")
+    reader = _Reader(body, MOST_VALUES, MOST_DEPTH)
+    found: dict[Any, Any] = {}
+    for _ in range(reader.map_size()):
+        name = reader.value(MOST_DEPTH)
+        if not isinstance(name, bytes):
+            raise Refused("malformed", "a field whose name is no text")
+        place = reader.place
+        try:
+            found[name] = reader.value(1)
+        except Refused as refusal:
+            if refusal.reason == "too_large":
+                raise
+            reader.place = place
+            reader.skip()
+            found[name] = Unreadable(refusal.detail)
+    if reader.place != len(body):
+        raise Refused("malformed", f"{len(body) - reader.place} bytes after the value")
+    return found
+
+
 def as_fields(value: Any) -> dict[Any, Any]:
     """A value that must be a map. Raises ``Refused``."""
     if not isinstance(value, dict):
@@ -153,6 +189,49 @@ class _Reader:
         if (number := _NUMBERS.get(head)) is not None:
             return number.unpack(self._take(number.size))[0]
         return self._sized(head, depth)
+
+    def map_size(self) -> int:
+        """How many fields the map has that begins here. Raises ``Refused``."""
+        head = self._take(1)[0]
+        if 0x80 <= head < 0x90:
+            return head & 0x0F
+        if head not in _MAP_SIZES:
+            raise Refused("malformed", "no map")
+        return self._size(_MAP_SIZES[head])
+
+    def skip(self) -> None:
+        """Go past one value, however deep it is. Raises ``Refused``."""
+        to_skip = 1
+        while to_skip:
+            self._left -= 1
+            if self._left < 0:
+                raise Refused("too_large", f"more than {self._most_values} values")
+            to_skip += self._skip_head() - 1
+
+    def _skip_head(self) -> int:
+        """Go past the beginning of a value; how many values it holds."""
+        head = self._take(1)[0]
+        if 0x80 <= head < 0x90:
+            return 2 * (head & 0x0F)
+        if 0x90 <= head < 0xA0:
+            return head & 0x0F
+        if head in _ARRAY_SIZES:
+            return self._size(_ARRAY_SIZES[head])
+        if head in _MAP_SIZES:
+            return 2 * self._size(_MAP_SIZES[head])
+        if 0xA0 <= head < 0xC0:
+            self._take(head & 0x1F)
+        elif (number := _NUMBERS.get(head)) is not None:
+            self._take(number.size)
+        elif head in _RAW_SIZES:
+            self._take(self._size(_RAW_SIZES[head]))
+        elif head in _EXTENSION_SIZES:
+            self._take(self._size(_EXTENSION_SIZES[head]) + 1)
+        elif head in _FIXED_EXTENSIONS:
+            self._take(_FIXED_EXTENSIONS[head] + 1)
+        elif 0x80 <= head < 0xE0 and head not in _SIMPLE:
+            raise Refused("malformed", f"a byte that begins nothing: {head:02x}")
+        return 0
 
     def _sized(self, head: int, depth: int) -> Any:
         if head in _RAW_SIZES:

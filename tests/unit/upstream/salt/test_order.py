@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from device_agent.errors import Refused
 from device_agent.protocol import limits
-from upstream.salt.order import SaltOrder, read_order
+from upstream.salt import wire
+from upstream.salt.order import FAULT_CHARACTERS, SaltOrder, read_order
 
 JID = "20261123220000123456"
 PING: dict[str, Any] = {
@@ -70,6 +71,22 @@ def test_what_a_master_leaves_out_has_a_default() -> None:
         ("jid", JID + "\n"),
         ("jid", 20261123220000123456),
         ("jid", None),
+        ("tgt", None),
+        ("tgt", [1, 2]),
+        ("tgt", "x" * (128 * 1024 + 1)),
+        ("tgt_type", 4),
+    ],
+)
+def test_what_is_no_order_is_refused(field: str, value: object) -> None:
+    with pytest.raises(Refused) as refused:
+        read_order(PING | {field: value})
+    assert refused.value.reason == "malformed"
+    assert field in refused.value.detail
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
         ("fun", None),
         ("fun", ""),
         ("fun", 7),
@@ -80,21 +97,35 @@ def test_what_a_master_leaves_out_has_a_default() -> None:
         ("arg", "uptime"),
         ("arg", [0] * 300),
         ("arg", [{"__kwarg__": True, 7: 8}]),
-        ("tgt", None),
-        ("tgt", [1, 2]),
-        ("tgt", "x" * (128 * 1024 + 1)),
-        ("tgt_type", 4),
         ("auth_list", "all"),
         ("metadata", [1]),
         ("user", ["root"]),
         ("master_id", b"\xff"),
+        ("arg", [{None: "b"}]),
+        ("arg", [{1.5: "b"}]),
+        ("arg", [{True: {b"\xff": 1}}]),
+        ("arg", wire.Unreadable("deeper than 48")),
+        ("ret", {None: 1}),
+        ("metadata", {None: 1}),
+        ("user", "x" * 257),
+        ("tgt_extra", {"a": [{None: 1}]}),
     ],
 )
-def test_what_is_no_order_is_refused(field: str, value: object) -> None:
-    with pytest.raises(Refused) as refused:
-        read_order(PING | {field: value})
-    assert refused.value.reason == "malformed"
-    assert field in refused.value.detail
+def test_an_order_with_a_malformed_field_can_be_answered_and_grants_nothing(field: str, value: object) -> None:
+    order = read_order(PING | {field: value})
+    assert order.fault.startswith(f"the field {field} of a publish: ")
+    assert len(order.fault) <= FAULT_CHARACTERS
+    assert (order.jid, order.tgt, order.load) == (JID, PING["tgt"], {})
+    assert order.fun
+    assert field != "arg" or (order.arg, order.kwarg) == ([], {})
+    assert field != "auth_list" or order.auth_list == [None], "an empty list would be the superuser's"
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(order), type=SaltOrder) == order
+
+
+def test_all_malformed_fields_are_named() -> None:
+    order = read_order(PING | {"arg": [{None: 1}], "user": 7})
+    assert "a key must be text or a whole number, found null" in order.fault
+    assert "the field user of a publish" in order.fault
 
 
 @pytest.mark.parametrize("to", [float("nan"), float("inf"), -1, True, "5", None, 10**30])

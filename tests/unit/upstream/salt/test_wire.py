@@ -12,7 +12,18 @@ from hypothesis import strategies as st
 
 from device_agent.errors import Refused
 from tests.peers.refusals import reason
-from upstream.salt.wire import MOST_DEPTH, WRITTEN_DEPTH, binary, fields_of, pack, text, texts, unpack
+from upstream.salt.wire import (
+    MOST_DEPTH,
+    WRITTEN_DEPTH,
+    Unreadable,
+    binary,
+    fields_of,
+    pack,
+    readable_fields,
+    text,
+    texts,
+    unpack,
+)
 
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers(-(1 << 63), (1 << 64) - 1) | st.floats(allow_nan=False) | st.text(),
@@ -131,3 +142,60 @@ def test_fields_are_taken_by_their_kind() -> None:
     for take, name in ((text, "a"), (binary, "c"), (text, "c"), (binary, "none")):
         assert reason(take, fields, name) == "malformed"
     assert reason(fields_of, pack([])) == "malformed"
+
+
+DEEP = b"\x91" * 5_000 + b"\xc0"
+"""A list in a list, and so on."""
+
+
+def message(**fields: bytes) -> bytes:
+    """A map with these values, packed already."""
+    return bytes([0x80 + len(fields)]) + b"".join(pack(name) + value for name, value in fields.items())
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        (DEEP, "deeper than"),
+        (b"\x81\x91\x01\x02", "a key that is no plain value"),
+        (b"\xd4\x05\x00", "an extension of kind 5"),
+        (b"\xc7\x03\x05abc", "an extension of kind 5"),
+        (b"\xdc\x00\x02" + DEEP + b"\xcb" + bytes(8), "deeper than"),
+        (b"\xde\x00\x01\xd9\x01a" + DEEP, "deeper than"),
+        (b"\x92\xd6\x05" + bytes(4) + b"\xa2xy", "an extension of kind 5"),
+    ],
+)
+def test_a_field_that_cannot_be_read_leaves_the_others_readable(value: bytes, why: str) -> None:
+    fields = texts(readable_fields(message(jid=pack("1"), arg=value, tgt=pack(["a", {"b": 2}]))))
+    assert (fields["jid"], fields["tgt"]) == ("1", ["a", {"b": 2}])
+    assert isinstance(fields["arg"], Unreadable)
+    assert why in fields["arg"].why
+
+
+@given(st.dictionaries(st.text(), PLAIN, max_size=8))
+def test_fields_that_can_be_read_are_read_as_the_whole_message_is(fields: dict[str, Any]) -> None:
+    assert readable_fields(pack(fields)) == unpack(pack(fields))
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b"", "malformed"),
+        (b"\x91\x01", "malformed"),
+        (message(a=pack(1)) + b"\x00", "malformed"),
+        (message(a=b"\xd4\x05"), "malformed"),
+        (message(a=b"\xc1"), "malformed"),
+        (b"\x81\x01\x01", "malformed"),
+        (b"\x81\x91\x01\x01", "too_deep"),
+        (message(a=b"\xdd" + (1_000_001).to_bytes(4, "big") + b"\x00" * 1_000_001), "too_large"),
+        (message(a=b"\x92" + DEEP + b"\xdd" + (1_000_001).to_bytes(4, "big") + b"\x00" * 1_000_001), "too_large"),
+    ],
+)
+def test_a_message_whose_fields_cannot_be_told_apart_is_refused(body: bytes, why: str) -> None:
+    assert reason(readable_fields, body) == why
+
+
+@given(st.binary(max_size=300))
+def test_fields_of_any_bytes_are_read_or_refused(body: bytes) -> None:
+    with contextlib.suppress(Refused):
+        assert isinstance(readable_fields(b"\x83" + body), dict)
