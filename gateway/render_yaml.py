@@ -126,10 +126,9 @@ construct_integer: Final = _fitting(Loader.construct_yaml_int)
 construct_float: Final = _fitting(Loader.construct_yaml_float)
 
 Loader.add_constructor("tag:yaml.org,2002:bool", _fitting(Loader.construct_yaml_bool))
-Loader.add_constructor(_INT, construct_integer)
+Loader.add_constructor(_INT, _fitting(Loader.construct_int))
 Loader.add_constructor(_FLOAT, construct_float)
 Loader.add_constructor("tag:yaml.org,2002:timestamp", Loader.construct_scalar)
-Loader.add_constructor(_INT, Loader.construct_int)
 Loader.add_constructor("tag:yaml.org,2002:binary", Loader.construct_binary)
 
 

@@ -25,9 +25,7 @@ def test_a_long_document_of_few_levels_is_read() -> None:
         read("- [a\n" * 5000)
 
 
-@pytest.mark.parametrize(
-    "text", ["!!bool maybe", "!!int abc", "!!int ''", "!!float x", "!!int '_'", f"!!int {'9' * 5000}"]
-)
+@pytest.mark.parametrize("text", ["!!bool maybe", "!!int abc", "!!int ''", "!!float x", "!!int '_'"])
 def test_text_that_does_not_fit_its_tag_is_an_error_with_its_line(text: str) -> None:
     with pytest.raises(yaml.constructor.ConstructorError) as error:
         read(f"a: 1\nb: {text}")
