@@ -60,4 +60,6 @@ async def test_devices_over_ssh(bed: Callable[[Path], AbstractContextManager[Ssh
 
 def test_every_function_has_a_case() -> None:
     played = {case.fun for case in ALL}
-    assert {name for name in loader.names() if name.partition(".")[0] in MODULES} == played
+    # The other functions of cp ask a station for files.
+    received = {"cp.recv", "cp.recv_chunked"}
+    assert {name for name in loader.names() if name.partition(".")[0] in MODULES - {"cp"}} | received == played

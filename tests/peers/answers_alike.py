@@ -50,7 +50,7 @@ NOT_RUN: Final[dict[str, str]] = {
 """Functions that are not run here, and why."""
 
 PASSES: Final[dict[str, str]] = {
-    "test.random_hash": "drawn anew each time",
+    **dict.fromkeys(("test.rand_str", "test.random_hash"), "drawn anew each time"),
     **dict.fromkeys(
         ("network.netstat", "network.active_tcp", "network.arp"),
         "connections of the one network that all machines share",

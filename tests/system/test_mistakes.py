@@ -1,4 +1,4 @@
-"""A station that cannot start says what to mend, ends with status 6, and leaves alone whoever runs already."""
+"""A station that cannot start says what to mend, ends with status 6 or 1, and leaves alone whoever runs already."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from tests.peers.system import System, whole_system
 pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 CONFIGURATION = 6
+IN_USE = 1
+"""What another process holds may be free at the next start."""
 
 
 @pytest.fixture(scope="module")
@@ -31,10 +33,10 @@ def running() -> Iterator[System]:
         assert system.command("run", "*", "test.ping", "--json", status=0).json("summary")[0]["counts"] == {"ok": 1}
 
 
-def start(system: System, role: str, text: str, name: str = "wrong") -> Finished:
-    path = system.folder / f"{name}.yaml"
+def start(system: System, role: str, text: str, status: int = CONFIGURATION) -> Finished:
+    path = system.folder / "wrong.yaml"
     path.write_text(text)
-    return system.command(role, "run", "--config", str(path), status=CONFIGURATION)
+    return system.command(role, "run", "--config", str(path), status=status)
 
 
 @pytest.mark.parametrize(
@@ -88,15 +90,14 @@ def test_a_master_has_no_masters(running: System) -> None:
 
 
 def test_two_stations_do_not_share_a_state_folder(running: System) -> None:
-    finished = start(
-        running, "master", f"name: x\nstate_dir: {running.folder}/lisbon\nsocket: {running.folder}/x.sock\n"
-    )
+    text = f"name: x\nstate_dir: {running.folder}/lisbon\nsocket: {running.folder}/x.sock\n"
+    finished = start(running, "master", text, IN_USE)
     assert "another station uses this state folder" in finished.error
     assert f"{running.folder}/lisbon" in finished.error
 
 
 def test_two_agents_do_not_share_a_state_folder(running: System) -> None:
-    finished = start(running, "agent", f"site: lisbon\nserial: door-2\nstate_dir: {running.folder}/door-1\n")
+    finished = start(running, "agent", f"site: lisbon\nserial: door-2\nstate_dir: {running.folder}/door-1\n", IN_USE)
     assert "another agent" in finished.error
 
 
@@ -109,7 +110,7 @@ def test_an_agent_that_has_nothing_to_join_by_is_told_what_it_needs(running: Sys
 def test_two_stations_do_not_share_a_socket(running: System) -> None:
     text = f"name: x\nstate_dir: {running.folder}/x\nsocket: {running.folder}/lisbon.sock\n"
     text += "sites: {listen: 'tcp://127.0.0.1:*'}\n"
-    finished = start(running, "master", text)
+    finished = start(running, "master", text, IN_USE)
     assert "another station answers" in finished.error
     assert running.stations["lisbon"].station().name == "lisbon"
 
@@ -117,7 +118,7 @@ def test_two_stations_do_not_share_a_socket(running: System) -> None:
 def test_a_port_for_sites_that_is_taken_is_named(running: System) -> None:
     listen = running.stations["central"].station().listen
     text = f"name: x\nstate_dir: {running.folder}/x\nsocket: {running.folder}/x.sock\nsites: {{listen: '{listen}'}}\n"
-    finished = start(running, "master", text)
+    finished = start(running, "master", text, IN_USE)
     assert "sites.listen" in finished.error
     assert str(listen) in finished.error
 
@@ -127,7 +128,7 @@ def test_a_port_for_the_broker_that_is_taken_is_named(running: System, door: str
     taken = running.ports["lisbon"]
     ports = {"port": free_port(), "enroll_port": free_port(), door: taken}
     text = f"name: x\nstate_dir: {running.folder}/x\nsocket: {running.folder}/x.sock\nbroker: {json.dumps(ports)}\n"
-    finished = start(running, "gateway", text)
+    finished = start(running, "gateway", text, IN_USE)
     assert f"broker.{door} {taken}" in finished.error
 
 
