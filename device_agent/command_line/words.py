@@ -85,7 +85,7 @@ def _join(program: str) -> HelpText:
             EXIT_OK: "this device belongs to the site",
             EXIT_NOT_ALL_OK: "nobody accepted it in time",
             EXIT_USAGE: "the command line or the token is wrong",
-            EXIT_CONFIG: "the settings are wrong, or the state directory is in use",
+            EXIT_CONFIG: "the settings are wrong",
             EXIT_REFUSED: "the gateway refuses it, or its token",
         },
     )

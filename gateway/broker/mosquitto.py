@@ -258,7 +258,7 @@ class Mosquitto(RuledBroker):
 def _said_error(failure: str) -> OSError:
     """What ended the broker, as an error that passes: the gateway wrote the settings of the broker itself."""
     number = errno.EADDRINUSE if os.strerror(errno.EADDRINUSE) in failure else errno.EAGAIN
-    return OSError(number, failure or "it ended without a word, or let nobody in in time")
+    return OSError(number, failure or "it printed no error, or took no connection in time")
 
 
 def _is_expected(line: str) -> bool:

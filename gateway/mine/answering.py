@@ -81,7 +81,7 @@ class MineAnswers:
             target = self._reading.target(entry.allow_tgt, entry.allow_tgt_type)
         except UsageInvalid as error:
             return error.what
-        return "nobody is found by pillar here" if target.needs_pillar else ""
+        return "targets by pillar are not supported here" if target.needs_pillar else ""
 
     async def delete(self, device: str, body: bytes) -> bytes:
         """A device takes a value back, or all."""

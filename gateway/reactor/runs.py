@@ -338,7 +338,9 @@ class Reactor(Part):
         why, seconds = mark_of(matched, made), self._settings.expires_seconds
         request, missing = request_of(reaction, self._site, seconds, why, self._acceptance.returning)
         if missing:
-            log.warning("a reaction names returners in vain file=%s id=%s: %s", reaction.file, reaction.id, missing)
+            log.warning(
+                "returners of a reaction are not available file=%s id=%s: %s", reaction.file, reaction.id, missing
+            )
         await self._acceptance.submit(
             request, str(operator), operator, beside=lambda jid: self._book.issuing(made.key, jid, missing)
         )

@@ -63,7 +63,7 @@ NOT_IN_ENGINES: Final = frozenset({"__context__", "__grains__", "__pillar__", "_
 SALT_IMPORTS: Final = frozenset({"salt", "salt.utils", "salt.utils.event", "salt.utils.json"})
 FIRING: Final = ("event.send", "event.fire_master")
 SIGN: Final = "sign it with outstation fleet release sign, and bring it with saltutil.sync_{} (docs/modules.md)"
-ENGINE: Final = "put it into a folder of engines_dirs, where nobody but root and the gateway's user may write"
+ENGINE: Final = "put it into a folder of engines_dirs, which only root and the gateway's user may write to"
 
 
 @dataclass

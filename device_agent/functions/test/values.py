@@ -32,7 +32,7 @@ async def fib(_host: Host, num: Annotated[int, Meta(ge=0, le=FIB_MOST)]) -> list
 
 
 async def collatz(_host: Host, start: Annotated[int, Meta(ge=1, le=COLLATZ_MOST)]) -> list[list[int] | float]:
-    """Return the row of Collatz from a number down to 2, and the seconds that it took.
+    """Return the Collatz sequence from a number down to 2, and the seconds that it took.
 
     CLI Example:
 
