@@ -34,12 +34,14 @@ EVENTS = zmq.EVENT_ACCEPTED | zmq.EVENT_ACCEPT_FAILED | zmq.EVENT_DISCONNECTED |
 
 
 Found = TypeVar("Found")
+Ends = tuple[object, object]
+"""Both addresses of a connection."""
 
 
 @dataclass(eq=False)
 class _Stranger:
-    ends: tuple[object, object] | None
-    """Both addresses of the connection; None when it was gone at once."""
+    ends: Ends | None
+    """None when it was gone at once."""
     holder: str
     since: float
 
@@ -73,7 +75,8 @@ class ConnectionWatch:
         self._strangers: dict[int, _Stranger] = {}
         """By descriptor, in the order in which they came."""
         self._of_holder: dict[str, dict[int, None]] = {}
-        self._known: set[int] = set()
+        self._known: dict[int, Ends | None] = {}
+        """By descriptor; events about it may still come, and those of the connection that had it before."""
         self._socket: zmq.Socket[bytes] | None = None
         self._thread: threading.Thread | None = None
         self._stopping = False
@@ -110,6 +113,7 @@ class ConnectionWatch:
             self._thread = None
             os.close(self._spare)
             os.close(self._nothing)
+            self._spare = self._nothing = -1
 
     async def run(self) -> None:
         """Tell what the thread has done, until cancelled. Raises ``RuntimeError`` when the thread watches no more."""
@@ -130,14 +134,14 @@ class ConnectionWatch:
         """The connection is let in."""
         with self._lock:
             self._forget(descriptor)
-            self._known.add(descriptor)
+            self._known[descriptor] = self._look(descriptor, _ends_of)
 
     def unknown(self, descriptor: int) -> None:
         """It is a stranger's again."""
         with self._lock:
-            if descriptor in self._known:
-                self._known.discard(descriptor)
+            if self._is_known(descriptor):
                 self._add(descriptor)
+            self._known.pop(descriptor, None)
 
     @property
     def strangers(self) -> int:
@@ -175,9 +179,12 @@ class ConnectionWatch:
             if event == zmq.EVENT_ACCEPT_FAILED:
                 self._failed[value] += 1
                 return
+            if self._is_known(value):
+                # The hello on this connection was read before this event, which is late.
+                return
             # An event of this descriptor means that what had it before is gone.
             self._forget(value)
-            self._known.discard(value)
+            self._known.pop(value, None)
             if event == zmq.EVENT_ACCEPTED:
                 self._add(value)
                 while len(self._strangers) > max(1, self._most()):
@@ -197,6 +204,11 @@ class ConnectionWatch:
                 self._end(descriptor, "said_nothing")
 
     # --- under the lock --------------------------------------------------------------------------------------------
+
+    def _is_known(self, descriptor: int) -> bool:
+        """Whether the connection that has the descriptor now is a known one."""
+        ends = self._known.get(descriptor)
+        return ends is not None and self._look(descriptor, _ends_of) == ends
 
     def _add(self, descriptor: int) -> None:
         found = self._look(descriptor, lambda one: (_ends_of(one), self._holder_of(one)))
@@ -249,5 +261,5 @@ class ConnectionWatch:
         os.dup2(self._nothing, self._spare, inheritable=False)
 
 
-def _ends_of(connection: socket.socket) -> tuple[object, object]:
+def _ends_of(connection: socket.socket) -> Ends:
     return connection.getpeername(), connection.getsockname()

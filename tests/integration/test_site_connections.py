@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, ExitStack, contextmanager
+from typing import Any
 
 import pytest
+from zmq.utils.monitor import parse_monitor_message
 
 from tests.peers.ports import SECONDS, Above
 from tests.peers.rope import new_keys, played_site, sites_part
@@ -57,6 +60,32 @@ async def test_half_open_connections_give_way_to_newer_ones_and_a_site_goes_on()
                     await second.hears(frames.SiteWelcome)
             await until(lambda: not watched.strangers, what="none is left")
             assert await site.hears_nothing_before_the_echo() == []
+
+
+async def test_a_site_whose_hello_is_read_before_the_watch_hears_of_its_connection_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A busy machine may run the thread of the watch late, after the loop has read the hello."""
+    hears = threading.Event()
+
+    def late(message: list[bytes]) -> Any:
+        assert hears.wait(SECONDS)
+        return parse_monitor_message(message)
+
+    monkeypatch.setattr(connection_watch, "parse_monitor_message", late)
+    above, keys, mine = Above(), new_keys(), new_keys()
+    above.states[mine.public] = "accepted"
+    async with sites_part(above, keys) as sites:
+        try:
+            async with played_site(sites.address, keys.public, mine) as site:
+                await site.hello()
+                await site.hears(frames.SiteWelcome)
+                hears.set()
+                with flood(sites.address, 2 * MOST):
+                    await until(lambda: above.reasons["too_many_connections"] >= MOST, what="they were ended")
+                    assert await site.hears_nothing_before_the_echo() == []
+        finally:
+            hears.set()
 
 
 async def test_one_site_has_one_connection_beside_those_of_strangers() -> None:
