@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated
 
 from msgspec import Meta
@@ -10,6 +9,8 @@ from msgspec import Meta
 from device_agent import text_files
 from device_agent.commands import do, shell
 from device_agent.host import Host
+from device_agent.hosts_file import renamed
+from device_agent.links import interfaces_of
 
 PATTERN = r"^[0-9A-Za-z]([0-9A-Za-z.-]{0,62}[0-9A-Za-z])?$(?!\n)"
 HostName = Annotated[str, Meta(pattern=PATTERN)]
@@ -36,19 +37,11 @@ async def rename(host: Host, name: str) -> None:
     if await host.stat("/etc/hostname") is not None or await host.stat("/etc/config/system") is None:
         await text_files.write(host, "/etc/hostname", f"{name}\n")
     hosts = await text_files.read_if_there(host, "/etc/hosts")
-    changed = renamed(hosts, before, name)
+    changed = renamed(hosts, before, name, await _addresses(host))
     if changed != hosts:
         await text_files.write(host, "/etc/hosts", changed)
 
 
-def renamed(hosts: str, before: str, now: str) -> str:
-    """The text of hosts(5) with one name, and its short form, replaced; everything else stays as it is."""
-    names = {before.partition(".")[0]: now.partition(".")[0], before: now}
-    if not before or before == "localhost":
-        return hosts
-    return "".join(
-        "".join(names.get(word, word) for word in re.split(r"(\s+)", line))
-        if line.strip()[:1] not in {"", "#"}
-        else line
-        for line in hosts.splitlines(keepends=True)
-    )
+async def _addresses(host: Host) -> set[str]:
+    """The addresses that the host has now."""
+    return {address.address for each in (await interfaces_of(host)).values() for address in each.addresses}

@@ -114,6 +114,19 @@ async def test_its_name_is_changed_now_and_for_its_next_start(machine: SmallMach
     assert hosts == "127.0.0.1\tlocalhost\n# cam-7 is below\n127.0.1.1\tcam-7.old cam-17.site.example\n"
 
 
+async def test_a_machine_called_localhost_keeps_localhost_when_it_gets_a_name(machine: SmallMachine) -> None:
+    before = await value(machine, "network.get_hostname")
+    await machine.run(["hostname", "localhost.localdomain"])
+    hosts = machine.root / "etc/hosts"
+    hosts.write_text("127.0.0.1 localhost localhost.localdomain\n10.7.0.3 localhost.localdomain\n10.7.0.9 localhost\n")
+    assert await value(machine, "system.set_computer_name", "cam-7") is True
+    expected = (
+        "127.0.0.1 localhost localhost.localdomain cam-7\n10.7.0.3 localhost.localdomain cam-7\n10.7.0.9 localhost\n"
+    )
+    assert hosts.read_text() == expected
+    assert await value(machine, "system.set_computer_name", before) is True
+
+
 async def test_a_long_list_of_hosts_is_not_cut_short_with_its_name(machine: SmallMachine) -> None:
     long = "127.0.1.1\tcam-7\n" + "".join(f"0.0.0.0 no-{number}.example # \xe4\n" for number in range(50_000))
     (machine.root / "etc/hosts").write_bytes(long.encode("latin-1"))
