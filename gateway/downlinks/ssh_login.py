@@ -21,6 +21,7 @@ from gateway.devices.ssh_device import SshDevice
 from gateway.devices.ssh_secrets import Secret
 from gateway.downlinks.ssh_algorithms import CIPHERS, KEX, MACS, algorithms_of, host_key_algorithms
 from gateway.downlinks.ssh_fence import Fence
+from gateway.downlinks.ssh_keepalive import accept_any_packet
 from gateway.downlinks.ssh_reasons import KeyChanged, Unreached
 from gateway.downlinks.ssh_texts import DECODE_ERRORS, TolerantClient, tolerate_questions
 
@@ -48,6 +49,7 @@ class Doorkeeper(TolerantClient):
     def connection_made(self, conn: SSHClientConnection) -> None:
         """Nothing has come yet."""
         super().connection_made(conn)
+        accept_any_packet(conn)
         self.fence.guard(conn)
 
     def validate_host_public_key(self, _host: str, _addr: str, _port: int, key: SSHKey) -> bool:
