@@ -98,8 +98,6 @@ class GatewayMinion:
         if len(arg) + len(kwarg) != takes:
             words = "1 argument" if takes else "no arguments"
             return _refused(f"bad_arguments: {fun} takes {words} here, found {len(arg) + len(kwarg)}")
-        if order.ret:
-            return _refused(f"no returner: {self.id}, the gateway's own id, returns to the master alone")
         return DeviceAnswer(value(), fun_args=list(arg))
 
 

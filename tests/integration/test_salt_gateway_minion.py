@@ -98,7 +98,6 @@ async def test_several_functions_are_answered_one_by_one(tmp_path: Path, clock: 
     [
         ("test.ping", ["x"], {}, "takes no arguments here, found 1"),
         ("saltutil.find_job", [], {}, "takes 1 argument here, found 0"),
-        ("test.ping", [], {"ret": "mysql"}, "no returner"),
         ("test.ping", [], {"auth_list": ["grains.*"], "user": "ann"}, "does not let ann run test.ping"),
         ("test.ping", [], {"auth_list": [{"cam-*": ["test.*"]}], "user": "ann"}, "does not let ann run test.ping"),
     ],
@@ -110,6 +109,18 @@ async def test_what_it_does_not_take_is_refused_with_the_reason(
         answer = await said(gate, fun, arg, **more)
         assert answer.value.startswith("refused: ")
         assert why in answer.value
+
+
+@pytest.mark.parametrize("ret", ["mysql", "no_such_returner", "smtp,mysql", ["mysql"]])
+async def test_a_returner_does_not_stop_the_answer_of_the_gateway_or_of_a_device(
+    ret: str | list[str], tmp_path: Path, clock: HandClock
+) -> None:
+    async with opened(tmp_path, clock, "looks") as gate:
+        gate.hello("cam-1")
+        await gate.orders.take(published(JID, ret=ret), MASTER)
+        assert [(answer.value, answer.retcode, answer.success) for _, answer in gate.told.own()] == [(True, 0, True)]
+        assert sorted(gate.job().waiting) == ["cam-1"], "the device runs it too"
+        assert gate.told.announced == [(MASTER, JID, ["cam-1"])]
 
 
 async def test_a_user_who_may_gets_an_answer(tmp_path: Path, clock: HandClock) -> None:
