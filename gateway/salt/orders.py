@@ -138,7 +138,11 @@ class SaltOrders:
         return True
 
     async def _take(self, order: SaltOrder, master: str) -> None:
+        # Until it is known who is meant, the gateway answers for its own id.
+        self._unanswered = [self._own.id]
         kind = KINDS.get(order.tgt_type)
+        if not order.has_target:
+            raise Refused("malformed", f"job {order.jid}: {order.fault}")
         if kind is None:
             raise Refused("bad_target", f"job {order.jid}: targets of the kind {order.tgt_type}")
         tgt = expression(order)
@@ -148,6 +152,7 @@ class SaltOrders:
         own = target is not None and self._own.id not in ids and self._own.is_meant(target, master)
         if not meant and not own:
             # As in Salt: whoever is not meant says nothing.
+            self._unanswered = ()
             self._metrics.add("salt_orders_for_others")
             return
         self._unanswered = sorted(ids | {self._own.id} if own else ids)

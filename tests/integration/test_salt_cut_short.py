@@ -68,12 +68,12 @@ async def test_a_publish_that_is_no_order_is_known_after_a_restart_too(bed: Salt
     async with bed.uplink(master):
         await bed.connected(master)
         await master.send(odd)
-        await until(lambda: bed.refusals.reasons["malformed"])
+        await until(lambda: bed.refusals.reasons["unusable_jid"])
     async with bed.uplink(master):
         await bed.connected(master)
         await master.send(odd)
         await until(lambda: bed.refusals.reasons["replayed"])
-    assert bed.refusals.reasons == {"malformed": 1, "replayed": 1}
+    assert bed.refusals.reasons == {"unusable_jid": 1, "replayed": 1}
 
 
 async def test_an_order_that_the_store_did_not_keep_may_come_again_after_a_restart(

@@ -112,6 +112,76 @@ async def test_a_publish_with_a_malformed_field_is_answered_by_each_device_and_r
         assert await gate.outcomes() == {}
 
 
+TARGET_FAULTS: list[tuple[dict[str, Any], str, str]] = [
+    ({"tgt": None}, "malformed", "the field tgt of a publish: allowed is text"),
+    ({"tgt": "x" * 131_073}, "malformed", "the field tgt of a publish: allowed is text of at most 131072"),
+    ({"tgt": ["x" * 128] * 20_001, "tgt_type": "list"}, "malformed", "the field tgt of a publish: allowed are ids"),
+    ({"tgt": wire.Unreadable("more than 1000000 values")}, "malformed", "tgt of a publish: more than 1000000 values"),
+    ({"tgt_type": 4}, "malformed", "the field tgt_type of a publish: allowed is text"),
+    ({"tgt_type": "data"}, "bad_target", "targets of the kind data"),
+    ({"delimiter": ["|"]}, "malformed", "the field delimiter of a publish: allowed is text"),
+    ({"tgt": "cam-(", "tgt_type": "pcre"}, "bad_target", "regular expression"),
+    ({"tgt": "cam-1 and", "tgt_type": "compound"}, "bad_target", "a term is missing"),
+    ({"tgt": "192.0.2.7/24", "tgt_type": "ipcidr"}, "bad_target", "no address and no network"),
+    ({"tgt": "nowhere", "tgt_type": "nodegroup"}, "bad_target", "nowhere"),
+]
+
+
+@pytest.mark.parametrize(("changes", "reason", "why"), TARGET_FAULTS)
+async def test_an_order_whose_target_cannot_be_read_is_answered_by_the_gateway(
+    changes: dict[str, Any], reason: str, why: str, tmp_path: Path, clock: HandClock
+) -> None:
+    order = read_order({"jid": JID, "fun": "test.ping", "tgt": "*", **changes})
+    async with opened(tmp_path, clock, "looks") as gate:
+        gate.hello("cam-1")
+        await gate.orders.take(order, MASTER)
+        assert gate.told.announced == [(MASTER, JID, [GATEWAY])]
+        ((jid, answer),) = gate.told.own()
+        assert (jid, answer.success, answer.retcode) == (JID, False, 1)
+        assert answer.value.startswith(f"refused: {reason}: ")
+        assert why in answer.value
+        assert gate.rooms.metrics.refusals["salt", reason] == 1
+        assert [row[2:] for row in await gate.audited()] == [("run", "deny")]
+        assert gate.rooms.open_jobs.get(JID) is None
+
+
+async def test_an_order_with_another_jid_is_answered_under_it_and_runs_nowhere(
+    tmp_path: Path, clock: HandClock
+) -> None:
+    async with opened(tmp_path, clock, "looks") as gate:
+        gate.hello("cam-1")
+        await gate.orders.take(published("my-job"), MASTER)
+        assert gate.told.announced == [(MASTER, "my-job", ["cam-1", GATEWAY])]
+        said = gate.told.values() | {GATEWAY: gate.told.own()[0][1].value}
+        assert all(
+            "the field jid of a publish: found 'my-job', allowed are 20 digits" in text for text in said.values()
+        )
+        assert {entry.jid for entry in gate.told.entries} == {"my-job"}
+        assert gate.rooms.open_jobs.get("my-job") is None
+
+
+async def test_a_malformed_order_for_other_gateways_is_not_answered(tmp_path: Path, clock: HandClock) -> None:
+    async with opened(tmp_path, clock, "looks") as gate:
+        gate.hello("cam-1")
+        await gate.orders.take(published(JID, arg=[{None: 1}], tgt="lamp-*"), MASTER)
+        assert gate.told.announced == []
+        assert gate.rooms.metrics.counters["salt_orders_for_others"] == 1
+
+
+async def test_an_order_whose_target_cannot_be_resolved_is_answered_by_the_gateway(
+    tmp_path: Path, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(tmp_path, clock, "looks") as gate:
+
+        async def unreadable(_target: object) -> None:
+            raise StationFailed("the store cannot be read")
+
+        monkeypatch.setattr(gate.rooms.registry, "know", unreadable)
+        await gate.orders.take(published(JID, tgt="cam-*"), MASTER)
+        assert gate.told.announced == [(MASTER, JID, [GATEWAY])]
+        assert "the disk" in gate.told.own()[0][1].value
+
+
 async def test_an_order_that_fails_before_the_master_was_told_of_it_is_answered(
     tmp_path: Path, clock: HandClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.peers.clock import HandClock
 from tests.peers.salt_above import published
-from tests.peers.salt_gate import JID, MASTER, opened
+from tests.peers.salt_gate import GATEWAY, JID, MASTER, opened
 from tests.peers.salt_resources import CAMERAS, ResourceSite, device
 from tests.peers.salt_sockets import PlayedMaster
 from tests.peers.salt_uplink_bed import SaltBed
@@ -172,12 +172,13 @@ async def test_without_the_setting_nothing_here_is_a_resource(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("tgt", ["T@ and cam-1", "M@"])
-async def test_an_empty_word_is_refused_and_counted(tgt: str, tmp_path: Path) -> None:
+async def test_an_empty_word_is_refused_under_the_own_id_and_counted(tgt: str, tmp_path: Path) -> None:
     async with opened(tmp_path, HandClock(), "looks", resources=CAMERAS) as gate:
         gate.hello("cam-1")
         await gate.orders.take(published(JID, tgt=tgt, tgt_type="compound"), MASTER)
         assert gate.rooms.metrics.refusals["salt", "bad_target"] == 1
-        assert not gate.told.announced
+        assert gate.told.announced == [(MASTER, JID, [GATEWAY])]
+        assert gate.told.own()[0][1].value.startswith("refused: bad_target: ")
 
 
 async def test_many_changes_are_told_in_few_messages(master: PlayedMaster, tmp_path: Path) -> None:

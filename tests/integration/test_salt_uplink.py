@@ -85,7 +85,7 @@ HOSTILE: dict[str, tuple[Callable[[SaltDouble], bytes], str]] = {
     ),
     "too deep": (lambda double: b"\x81\xa1a" + b"\x91" * 5000, "too_deep"),
     "too large": (lambda double: b"\x81\xa1a\xc6" + (4 << 20).to_bytes(4, "big") + bytes(4 << 20), "too_large"),
-    "no order": (lambda double: double.publish({"jid": "../x"}), "malformed"),
+    "no order": (lambda double: double.publish({"jid": "../x"}), "unusable_jid"),
     "no serial": (lambda double: double.publish({**ping(1), "serial": "1"}), "malformed"),
 }
 
@@ -102,6 +102,18 @@ async def test_a_hostile_publish_is_counted_and_the_next_taken(bed: SaltBed, mas
     assert bed.refusals.reasons == {reason: 1}
     # Whose signature is not known could be the master's own with a new key: that is asked once.
     assert master.asked["_auth"] == (2 if reason == "bad_signature" else 1)
+
+
+async def test_an_order_with_too_many_values_comes_with_its_fault(bed: SaltBed, master: PlayedMaster) -> None:
+    order = {"fun": "test.arg", "arg": [0] * 1_000_001, **{key: ping(1)[key] for key in ("tgt", "tgt_type", "jid")}}
+    async with bed.uplink(master):
+        await bed.connected(master)
+        await master.publish(order)
+        await until(lambda: bed.orders.taken)
+    ((taken, _),) = bed.orders.taken
+    assert (taken.jid, taken.tgt, taken.fun) == (jid(1), "*", "test.arg")
+    assert taken.fault == "the field arg of a publish: more than 1000000 values"
+    assert bed.refusals.reasons == {}
 
 
 async def test_a_replay_is_refused_and_a_gap_is_counted(bed: SaltBed, master: PlayedMaster) -> None:

@@ -18,6 +18,9 @@ Value = TypeVar("Value")
 JID: Final = re.compile(r"\d{20}(_\d{1,10})?", re.ASCII)
 """``YYYYmmddHHMMSSffffff``, and the number of the process that made it where the master adds it."""
 
+ANSWERABLE_JID: Final = re.compile(r"[\w.-]{1,64}", re.ASCII)
+"""Any other jid, as ``salt --jid`` gives it, starts no job. A refusal can be returned under such a word."""
+
 FUNCTIONS: Final = 64
 """Most functions of a compound job."""
 
@@ -25,9 +28,11 @@ LIST_CHARACTERS: Final = 128 * limits.DEVICES_PER_STATION
 """Of the names in a list: whether a job still runs, a master asks with the names of all that have not answered."""
 
 NAME_CHARACTERS: Final = 256
+JID_SHOWN: Final = 40
 AUTH_ENTRIES: Final = 1024
 FAULT_CHARACTERS: Final = 512
 NO_FUNCTION: Final[str | tuple[str, ...]] = ""
+NO_TARGET: Final[str | tuple[str, ...]] = ""
 NO_METADATA: Final[dict[str, Any]] = {}
 NO_ARGUMENTS: Final[tuple[list[Any], dict[str, Any]]] = ([], {})
 NOBODY: Final[list[Any]] = [None]
@@ -70,28 +75,34 @@ class SaltOrder(msgspec.Struct, frozen=True, kw_only=True):
     """The whole publish in text, as a master that did not make the job wants it with the answers."""
     fault: str = ""
     """The fields that are malformed, with the reason. Then nothing may run: whoever is meant is answered with this."""
+    has_target: bool = True
+    """False if the target is malformed, so that nobody can know which devices are meant. ``fault`` says why."""
 
 
 def read_order(load: Mapping[Any, Any]) -> SaltOrder:
-    """The order in a publish.
+    """Read the order in a publish.
 
-    An order with a ``fault`` has a jid and a target, so its devices can be answered; nothing else of it counts.
+    An order with a ``fault`` has a jid under which a refusal can be returned, and a target if ``has_target`` is set.
+    Nothing else of it counts.
 
-    Raises ``Refused`` with the reason ``malformed`` and the field, where not even an answer can be addressed.
+    Raises ``Refused`` with the reason ``unusable_jid`` where the master could not assign an answer to its job.
     """
-    tgt_type = _text(load, "tgt_type", "glob")
-    addressed = SaltOrder(
-        jid=_jid(load),
-        fun="",
-        tgt=_target(load.get("tgt"), tgt_type),
-        tgt_type=tgt_type,
-        delimiter=_text(load, "delimiter", ":") or ":",
-    )
+    jid = _jid(load.get("jid"))
     fields = _Fields(load)
+    fields.read(lambda: _check_jid(load.get("jid")), None)
+    before = len(fields.faults)
+    tgt_type = fields.read(lambda: _text(load, "tgt_type", "glob"), "glob")
+    delimiter = fields.read(lambda: _text(load, "delimiter", ":") or ":", ":")
+    tgt = fields.read(lambda: _target(load.get("tgt"), tgt_type), NO_TARGET)
+    has_target = len(fields.faults) == before
     fun = fields.read(lambda: _functions(load.get("fun")), NO_FUNCTION)
     plain, named = fields.read(lambda: _arguments(load.get("arg", []), fun), NO_ARGUMENTS)
-    order = msgspec.structs.replace(
-        addressed,
+    order = SaltOrder(
+        jid=jid,
+        tgt=tgt,
+        tgt_type=tgt_type,
+        delimiter=delimiter,
+        has_target=has_target,
         fun=fun or _shown(load.get("fun")),
         arg=plain,
         kwarg=named,
@@ -191,23 +202,37 @@ def _odd(value: object, depth: int = 0) -> str:
     return next(filter(None, (_odd(each, depth + 1) for each in inner)), "")
 
 
-def _jid(load: Mapping[Any, Any]) -> str:
-    jid = load.get("jid")
+def _jid(jid: object) -> str:
+    """The jid under which this order can be answered. Raises ``Refused``."""
+    word = str(jid) if isinstance(jid, int) and not isinstance(jid, bool) else jid
+    if not isinstance(word, str) or ANSWERABLE_JID.fullmatch(word) is None:
+        raise Refused("unusable_jid", f"the field jid of a publish: found {_found(jid)}, allowed are 20 digits")
+    return word
+
+
+def _check_jid(jid: object) -> None:
     if not isinstance(jid, str) or JID.fullmatch(jid) is None:
-        raise _malformed("jid", "allowed are 20 digits")
-    return jid
+        raise _malformed("jid", f"found {_found(jid)}, allowed are 20 digits; leave out --jid")
+
+
+def _found(jid: object) -> str:
+    return repr(jid[:JID_SHOWN]) if isinstance(jid, str) else _kind(jid)
 
 
 def _text(load: Mapping[Any, Any], field: str, default: str) -> str:
     value = load.get(field)
     if value is None:
         return default
+    if isinstance(value, Unreadable):
+        raise _malformed(field, value.why)
     if not isinstance(value, str) or len(value) > NAME_CHARACTERS:
         raise _malformed(field, f"allowed is text of at most {NAME_CHARACTERS} characters")
     return value
 
 
 def _functions(fun: object) -> str | tuple[str, ...]:
+    if isinstance(fun, Unreadable):
+        raise _malformed("fun", fun.why)
     names = fun if isinstance(fun, list) else [fun]
     if not 1 <= len(names) <= FUNCTIONS:
         raise _malformed("fun", f"{len(names)} functions, at most {FUNCTIONS}")
@@ -219,6 +244,8 @@ def _functions(fun: object) -> str | tuple[str, ...]:
 
 def _target(tgt: object, kind: str) -> str | tuple[str, ...]:
     most = LIST_CHARACTERS if kind == "list" else limits.TARGET_CHARACTERS
+    if isinstance(tgt, Unreadable):
+        raise _malformed("tgt", tgt.why)
     if isinstance(tgt, list):
         ids = tuple(name for name in tgt if isinstance(name, str))
         if len(ids) != len(tgt) or sum(map(len, ids)) > most:

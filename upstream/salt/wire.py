@@ -7,6 +7,7 @@ are taken before that. Source of the format: https://github.com/msgpack/msgpack/
 
 from __future__ import annotations
 
+import re
 import struct
 from dataclasses import dataclass
 from typing import Any, Final
@@ -22,9 +23,15 @@ WRITTEN_DEPTH: Final = 2 * MOST_DEPTH
 
 MOST_VALUES: Final = 1_000_000
 
+VALUES_AFTER: Final = 100_000
+"""Of the fields after the one that had too many: the target among them may name every device of a site."""
+
 ENVELOPE_VALUES: Final = 16
 ENVELOPE_DEPTH: Final = 2
 """What is read before a signature or a MAC was looked at may be made by anybody: a few fields, and no tree."""
+
+MOST_STEPS: Final = 2_000_000
+"""To skip a field takes at most so many steps, about a second: as many texts as the largest publish can hold."""
 
 _TEXT_OF_TIME: Final = 78
 _CONSTANT: Final = 79
@@ -47,6 +54,8 @@ _MAP_SIZES: Final = {0xDE: 2, 0xDF: 4}
 _EXTENSION_SIZES: Final = {0xC7: 1, 0xC8: 2, 0xC9: 4}
 _FIXED_EXTENSIONS: Final = {0xD4: 1, 0xD5: 2, 0xD6: 4, 0xD7: 8, 0xD8: 16}
 _NIL, _FALSE, _TRUE = 0xC0, 0xC2, 0xC3
+_ONE_BYTE: Final = re.compile(rb"[\x00-\x80\x90\xa0\xc0\xc2\xc3\xe0-\xff]+")
+"""Values that are one byte: small numbers, what is empty, nil and the two of bool."""
 _SIMPLE: Final[dict[int, bool | None]] = {_NIL: None, _FALSE: False, _TRUE: True}
 
 
@@ -97,7 +106,7 @@ class Unreadable:
 
 
 def readable_fields(body: bytes, most_bytes: int = MOST_BYTES) -> dict[Any, Any]:
-    """The map in a message, raw, with ``Unreadable`` for each field that is nested too deep or has an odd value.
+    """The map in a message, raw, with ``Unreadable`` for each field that is too large, too deep or has an odd value.
 
     The caller can then answer the message, because it knows who sent it. Raises ``Refused`` where the map itself, or
     the place at which a field ends, cannot be read.
@@ -115,7 +124,7 @@ def readable_fields(body: bytes, most_bytes: int = MOST_BYTES) -> dict[Any, Any]
             found[name] = reader.value(1)
         except Refused as refusal:
             if refusal.reason == "too_large":
-                raise
+                reader.allow(VALUES_AFTER)
             reader.place = place
             reader.skip()
             found[name] = Unreadable(refusal.detail)
@@ -199,14 +208,23 @@ class _Reader:
             raise Refused("malformed", "no map")
         return self._size(_MAP_SIZES[head])
 
+    def allow(self, values: int) -> None:
+        """How many values may be read from now on, in place of what was left."""
+        self._left = values
+
     def skip(self) -> None:
-        """Go past one value, however deep it is. Raises ``Refused``."""
-        to_skip = 1
+        """Go past one value that may be too deep or too large to read. Raises ``Refused``."""
+        to_skip, steps = 1, 0
         while to_skip:
-            self._left -= 1
-            if self._left < 0:
+            steps += 1
+            if steps > MOST_STEPS:
                 raise Refused("too_large", f"more than {self._most_values} values")
+            before = self.place
             to_skip += self._skip_head() - 1
+            # The rest of many small values at once: a byte each, so a search counts them as well.
+            if self.place == before + 1 and (run := _ONE_BYTE.match(self._body, self.place, self.place + to_skip)):
+                to_skip -= run.end() - self.place
+                self.place = run.end()
 
     def _skip_head(self) -> int:
         """Go past the beginning of a value; how many values it holds."""

@@ -64,24 +64,55 @@ def test_what_a_master_leaves_out_has_a_default() -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "value"),
+    "jid",
+    ["", "../../etc/passwd", "a/b", JID + "\n", "x" * 65, None, True, 1.5, [JID], b"\xff", wire.Unreadable("why")],
+)
+def test_an_order_whose_jid_no_answer_can_have_is_refused(jid: object) -> None:
+    with pytest.raises(Refused) as refused:
+        read_order(PING | {"jid": jid})
+    assert refused.value.reason == "unusable_jid"
+    assert "the field jid of a publish: found " in refused.value.detail
+
+
+def test_an_order_without_a_jid_is_refused() -> None:
+    with pytest.raises(Refused, match="unusable_jid"):
+        read_order({"fun": "test.ping", "tgt": "*"})
+
+
+@pytest.mark.parametrize(
+    ("jid", "word"),
+    [("2026", "2026"), ("my-job_1.a", "my-job_1.a"), (20261123220000123456, JID), (JID + "_x", JID + "_x"), (7, "7")],
+)
+def test_an_order_with_another_jid_can_be_answered_under_it(jid: object, word: str) -> None:
+    order = read_order(PING | {"jid": jid})
+    assert (order.jid, order.tgt, order.has_target) == (word, PING["tgt"], True)
+    assert order.fault.startswith("the field jid of a publish: found ")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "why"),
     [
-        ("jid", "2026"),
-        ("jid", "../../etc/passwd"),
-        ("jid", JID + "\n"),
-        ("jid", 20261123220000123456),
-        ("jid", None),
-        ("tgt", None),
-        ("tgt", [1, 2]),
-        ("tgt", "x" * (128 * 1024 + 1)),
-        ("tgt_type", 4),
+        ("tgt", None, "allowed is text"),
+        ("tgt", 7, "allowed is text"),
+        ("tgt", [1, 2], "allowed are ids"),
+        ("tgt", "x" * (128 * 1024 + 1), "at most 131072 characters"),
+        ("tgt", wire.Unreadable("more than 1000000 values"), "more than 1000000 values"),
+        ("tgt_type", 4, "allowed is text"),
+        ("tgt_type", "x" * 257, "at most 256"),
+        ("delimiter", 4, "allowed is text"),
+        ("delimiter", [":"], "allowed is text"),
+        ("delimiter", wire.Unreadable("deeper than 48"), "deeper than 48"),
     ],
 )
-def test_what_is_no_order_is_refused(field: str, value: object) -> None:
-    with pytest.raises(Refused) as refused:
-        read_order(PING | {field: value})
-    assert refused.value.reason == "malformed"
-    assert field in refused.value.detail
+def test_an_order_with_a_malformed_target_has_no_target_and_says_why(field: str, value: object, why: str) -> None:
+    order = read_order(PING | {field: value})
+    assert not order.has_target
+    assert order.jid == JID
+    assert order.fault.startswith(f"the field {field} of a publish: ")
+    assert why in order.fault
+    assert len(order.fault) <= FAULT_CHARACTERS
+    assert order.load == {}
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(order), type=SaltOrder) == order
 
 
 @pytest.mark.parametrize(
@@ -117,6 +148,7 @@ def test_an_order_with_a_malformed_field_can_be_answered_and_grants_nothing(fiel
     assert len(order.fault) <= FAULT_CHARACTERS
     assert (order.jid, order.tgt, order.load) == (JID, PING["tgt"], {})
     assert order.fun
+    assert order.has_target
     assert field != "arg" or (order.arg, order.kwarg) == ([], {})
     assert field != "auth_list" or order.auth_list == [None], "an empty list would be the superuser's"
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(order), type=SaltOrder) == order
@@ -137,8 +169,9 @@ def test_a_list_names_as_many_as_a_site_has_and_no_more() -> None:
     names = [f"{number:0>128}" for number in range(limits.DEVICES_PER_STATION)]
     assert read_order(PING | {"tgt": names, "tgt_type": "list"}).tgt == tuple(names)
     for tgt, kind in (([*names, "x"], "list"), (names[:1_025], "compound")):
-        with pytest.raises(Refused, match="tgt"):
-            read_order(PING | {"tgt": tgt, "tgt_type": kind})
+        order = read_order(PING | {"tgt": tgt, "tgt_type": kind})
+        assert not order.has_target
+        assert "the field tgt of a publish: allowed are ids of together at most" in order.fault
 
 
 def test_an_order_is_read_back_from_disk_as_it_was() -> None:

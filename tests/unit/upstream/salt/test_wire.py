@@ -163,7 +163,12 @@ def message(**fields: bytes) -> bytes:
         (b"\xdc\x00\x02" + DEEP + b"\xcb" + bytes(8), "deeper than"),
         (b"\xde\x00\x01\xd9\x01a" + DEEP, "deeper than"),
         (b"\x92\xd6\x05" + bytes(4) + b"\xa2xy", "an extension of kind 5"),
+        (b"\xdd" + (1_000_001).to_bytes(4, "big") + b"\x00" * 1_000_001, "more than 1000000 values"),
+        (b"\xdd" + (1_500_000).to_bytes(4, "big") + b"\xa1x" * 1_500_000, "more than 1000000 values"),
+        (b"\xdf" + (600_000).to_bytes(4, "big") + b"\xa1x\x07" * 600_000, "more than 1000000 values"),
+        (b"\x92" + DEEP + b"\xdd" + (1_000_001).to_bytes(4, "big") + b"\x00" * 1_000_001, "deeper than"),
     ],
+    ids=range(11),
 )
 def test_a_field_that_cannot_be_read_leaves_the_others_readable(value: bytes, why: str) -> None:
     fields = texts(readable_fields(message(jid=pack("1"), arg=value, tgt=pack(["a", {"b": 2}]))))
@@ -187,12 +192,27 @@ def test_fields_that_can_be_read_are_read_as_the_whole_message_is(fields: dict[s
         (message(a=b"\xc1"), "malformed"),
         (b"\x81\x01\x01", "malformed"),
         (b"\x81\x91\x01\x01", "too_deep"),
-        (message(a=b"\xdd" + (1_000_001).to_bytes(4, "big") + b"\x00" * 1_000_001), "too_large"),
-        (message(a=b"\x92" + DEEP + b"\xdd" + (1_000_001).to_bytes(4, "big") + b"\x00" * 1_000_001), "too_large"),
+        (message(a=b"\x91" * 3_000_000 + b"\xc0"), "too_large"),
     ],
 )
 def test_a_message_whose_fields_cannot_be_told_apart_is_refused(body: bytes, why: str) -> None:
     assert reason(readable_fields, body) == why
+
+
+def test_the_fields_after_one_with_too_many_values_have_values_enough_for_a_target() -> None:
+    too_many = b"\xdd" + (1_000_001).to_bytes(4, "big") + b"\xc0" * 1_000_001
+    names = [f"cam-{number}" for number in range(20_000)]
+    fields = texts(readable_fields(message(arg=too_many, tgt=pack(names), metadata=too_many, jid=pack("1"))))
+    assert (fields["tgt"], fields["jid"]) == (names, "1")
+    assert isinstance(fields["metadata"], Unreadable)
+
+
+@given(PLAIN)
+def test_a_value_is_skipped_to_its_end(value: Any) -> None:
+    deep = b"\x91" * 60 + pack(value)
+    fields = readable_fields(message(deep=deep, behind=pack(7)))
+    assert isinstance(fields[b"deep"], Unreadable)
+    assert fields[b"behind"] == 7
 
 
 @given(st.binary(max_size=300))
