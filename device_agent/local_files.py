@@ -15,7 +15,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
+from msgspec import Struct
+
 from device_agent.durable import synced
+from device_agent.file_attributes import Attributes, attributes_of, give_extended, give_flags
 from device_agent.host import NEW_FILE_MODE, Kind, Stat
 
 KINDS: Final[dict[int, Kind]] = {
@@ -33,6 +36,15 @@ BESIDE: Final = ".outstation-"
 BESIDE_NAME_BYTES: Final = 200
 LINKS_FOLLOWED: Final = 40
 """As many as the kernel follows, path_resolution(7)."""
+
+
+class Belongings(Struct, frozen=True):
+    """What a file has beside its content."""
+
+    mode: int | None
+    owner: tuple[int, int] | None
+    attributes: Attributes | None
+
 
 _writing = threading.Lock()
 """One write at a time, so that what it finds beside the file is surely left over."""
@@ -76,7 +88,7 @@ def write(path: str, data: bytes, mode: int | None, owner: tuple[int, int] | Non
             _sweep(folder or b".", prefix)
             beside = os.path.join(folder, prefix + secrets.token_hex(4).encode())
             try:
-                _fill(beside, data, *_belongings(found, mode, owner))
+                _fill(beside, data, _belongings(target, found, mode, owner))
                 os.replace(beside, target)
             except BaseException:
                 with suppress(OSError):
@@ -118,12 +130,14 @@ def replace(path: str, target: str) -> None:
             found = None
         if found is not None and not stat.S_ISREG(found.st_mode):
             raise _error(errno.EISDIR if stat.S_ISDIR(found.st_mode) else errno.EINVAL, target)
-        mode, owner = _belongings(found, None, None)
+        belongings = _belongings(raw, found, None if found else NEW_FILE_MODE & ~_umask(), None)
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
                 raise _error(errno.EINVAL, path)
-            _settle(handle, NEW_FILE_MODE & ~_umask() if mode is None else mode, owner)
+            if belongings.attributes is not None:
+                give_flags(handle, belongings.attributes)
+            _settle(handle, belongings)
         finally:
             os.close(handle)
         os.replace(path, raw)
@@ -220,22 +234,25 @@ def _sweep(folder: bytes, prefix: bytes) -> None:
 
 
 def _belongings(
-    found: os.stat_result | None, mode: int | None, owner: tuple[int, int] | None
-) -> tuple[int | None, tuple[int, int] | None]:
-    """Mode and owner of what takes the place of the one found."""
+    target: bytes, found: os.stat_result | None, mode: int | None, owner: tuple[int, int] | None
+) -> Belongings:
+    """What a file gets that takes the place of the one found."""
     if found is None:
-        return mode, owner
+        return Belongings(mode, owner, None)
     uid, gid = owner or (-1, -1)
     kept = (found.st_uid if uid == -1 else uid, found.st_gid if gid == -1 else gid)
-    return stat.S_IMODE(found.st_mode) if mode is None else mode, kept
+    return Belongings(stat.S_IMODE(found.st_mode) if mode is None else mode, kept, attributes_of(target))
 
 
-def _fill(beside: bytes, data: bytes, mode: int | None, owner: tuple[int, int] | None) -> None:
+def _fill(beside: bytes, data: bytes, belongings: Belongings) -> None:
     # Nobody else reads it before its mode is what it shall be.
-    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, _first(mode))
+    first = _first(belongings.mode)
+    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, first)
     try:
+        if belongings.attributes is not None:
+            give_flags(handle, belongings.attributes)
         _pour(handle, data)
-        _settle(handle, mode, owner)
+        _settle(handle, belongings)
     finally:
         os.close(handle)
 
@@ -246,13 +263,15 @@ def _pour(handle: int, data: bytes) -> None:
         left = left[os.write(handle, left) :]
 
 
-def _settle(handle: int, mode: int | None, owner: tuple[int, int] | None) -> None:
-    """Give it its owner and mode, and have it on disk."""
+def _settle(handle: int, belongings: Belongings) -> None:
+    """Give it its owner, attributes and mode, and have it on disk."""
     made = os.fstat(handle)
-    if owner is not None and owner != (made.st_uid, made.st_gid):
-        os.fchown(handle, *owner)
-    if mode is not None:
-        os.fchmod(handle, mode)
+    if belongings.owner is not None and belongings.owner != (made.st_uid, made.st_gid):
+        os.fchown(handle, *belongings.owner)
+    if belongings.attributes is not None and belongings.mode is not None:
+        give_extended(handle, belongings.attributes, belongings.mode)
+    if belongings.mode is not None:
+        os.fchmod(handle, belongings.mode)
     os.fsync(handle)
 
 

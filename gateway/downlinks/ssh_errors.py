@@ -16,6 +16,7 @@ WORDS: Final = (
     (b"directory nonexistent", errno.ENOENT),
     (b"nonexistent directory", errno.ENOENT),
     (b"permission denied", errno.EACCES),
+    (b"operation not supported", errno.ENOTSUP),
     (b"operation not permitted", errno.EPERM),
     (b"is a directory", errno.EISDIR),
     (b"not a directory", errno.ENOTDIR),
@@ -67,6 +68,6 @@ def refusal(said: bytes, path: str) -> OSError:
     if number is None:
         text = said.strip().decode(errors="replace")[-500:]
         return OSError(errno.EIO, text or "the device gave no reason", path)
-    if number == errno.ENOSYS:
+    if number in {errno.ENOSYS, errno.ENOTSUP}:
         return OSError(number, said.strip().decode(errors="replace")[-500:], path)
     return OSError(number, os.strerror(number), path)
