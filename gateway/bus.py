@@ -14,7 +14,7 @@ from device_agent.clock import Clock
 from device_agent.protocol import tags
 from device_agent.protocol.messages import Event, decode_stored, encode_value
 from gateway.metrics import Metrics
-from gateway.site_event import SiteEvent, origin_of
+from gateway.site_event import SiteEvent
 from gateway.spool import ledger
 from gateway.spool.queue import Spool
 from gateway.spool.streams import CLASS_OF, Class
@@ -29,7 +29,8 @@ PRUNE_EVERY = 5_000
 HISTORY_PAGE = 500
 NEWEST = 2**62
 
-_KEEP = "INSERT INTO events (tag, data, stamp, site, origin) VALUES (?, ?, ?, ?, ?)"
+_KEEP = "INSERT INTO events (tag, data, stamp, site) VALUES (?, ?, ?, ?)"
+_KEEP_OF_SITE = "INSERT INTO events (tag, data, stamp, site, origin) VALUES (?, ?, ?, ?, ?)"
 
 
 @dataclass
@@ -114,16 +115,13 @@ class Bus:
         return Event(tag=tag, data=data, stamp=self._clock.wall(), site=self._site)
 
     def keeping(self, events: Sequence[Event]) -> list[Statement]:
-        """The statements that put events on disk here; commit them, then ``publish``."""
-        return [
-            (
-                _KEEP,
-                [
-                    (event.tag, encode_value(event.data), event.stamp, event.site, origin_of(event) or None)
-                    for event in events
-                ],
-            )
-        ]
+        """The statements that put events of this station on disk; commit them, then ``publish``."""
+        return [(_KEEP, [(event.tag, encode_value(event.data), event.stamp, event.site) for event in events])]
+
+    def keeping_of_sites(self, events: Sequence[SiteEvent]) -> list[Statement]:
+        """The same for events that came up from sites, with their origins."""
+        rows = [(event.tag, encode_value(event.data), event.stamp, event.site, event.origin) for event in events]
+        return [(_KEEP_OF_SITE, rows)]
 
     async def fire(self, events: Sequence[Event], *, upward: bool = True) -> None:
         """Keep events of this station, spool them for the masters, and publish them. A failed commit is counted.

@@ -15,7 +15,6 @@ from device_agent.clock import Clock
 from device_agent.protocol import tags
 from device_agent.protocol.messages import (
     Close,
-    Event,
     Job,
     JobDefinition,
     Manifest,
@@ -38,6 +37,7 @@ from gateway.jobs.open_jobs import Branch, BranchState, OpenJob, OpenJobs
 from gateway.jobs.record import new_event, outcome_statement, return_event
 from gateway.metrics import Metrics
 from gateway.reactor import site_reactions
+from gateway.site_event import SiteEvent
 from gateway.spool.evidence import Evidences
 from gateway.spool.proven_records import ProvenRecords
 from gateway.spool.queue import Spool
@@ -232,7 +232,7 @@ class Inbox:
             outcome_statement(batch.records, batch.site),
             (_COUNT_AGAIN, [(jid,) for jid in sorted(late)]),
             (SET_BRANCH, [*answered, *closed]),
-            *self._bus.keeping(batch.events),
+            *self._bus.keeping_of_sites(batch.events),
             *site_reactions.keeping(batch.events, wall, self._metrics),
             keeping(batch.audit),
             *self._spool.adding_encoded(batch.passed_on),
@@ -318,7 +318,7 @@ class Inbox:
             touched[close.jid].look_at = 0.0
 
 
-def _through(site: str, event: Event) -> Event:
+def _through(site: str, event: SiteEvent) -> SiteEvent:
     return replace(event, tag=tags.through(site, event.tag))
 
 

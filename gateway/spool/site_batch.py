@@ -65,7 +65,7 @@ class SiteBatch:
     pages: list[tuple[int, Manifest]] = field(default_factory=list)
     records: list[OutcomeRecord] = field(default_factory=list)
     closes: list[Close] = field(default_factory=list)
-    events: list[Event] = field(default_factory=list)
+    events: list[SiteEvent] = field(default_factory=list)
     audit: list[AuditRecord] = field(default_factory=list)
     jobs: list[OpenJob] = field(default_factory=list)
     passed_on: list[Row] = field(default_factory=list)
