@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from device_agent import system_text
 from device_agent.ended import FunctionFailed
 from device_agent.host import SHELL, Host
 from device_agent.protocol import limits
@@ -119,7 +120,7 @@ async def do(host: Host, *words: str, limit: int = COMMAND_BYTES) -> Said:
 async def present(host: Host, *names: str) -> list[str]:
     """Those of these commands that the host has, in their order."""
     script = 'for name; do command -v "$name" >/dev/null 2>&1 && echo "$name"; done; :'
-    return (await shell(host, script, *names)).out.split()
+    return system_text.words((await shell(host, script, *names)).out)
 
 
 async def one_of(host: Host, *names: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from device_agent import __version__
+from device_agent import __version__, system_text
 from device_agent.errors import OutstationError, Refused
 from device_agent.facts_script import CUSTOM_FILE_BYTES, script, sections
 from device_agent.host import Host
@@ -214,7 +214,7 @@ def _network(told: Mapping[str, str]) -> dict[str, Any]:
     kept = dict(list(found.items())[:INTERFACES_NAMED])
     four = {name: [a.address for a in each.four][:ADDRESSES_NAMED] for name, each in kept.items()}
     six = {name: [a.address for a in each.six][:ADDRESSES_NAMED] for name, each in kept.items()}
-    nodename = (told["uname"].splitlines() or [""])[-1].strip()
+    nodename = (system_text.lines(told["uname"]) or [""])[-1].strip()
     full = machine.full_name(nodename, told["hosts"], told["resolv"])
     return {
         "ip_interfaces": {name: four[name] + six[name] for name in kept},
@@ -232,8 +232,8 @@ def _network(told: Mapping[str, str]) -> dict[str, Any]:
 
 def _session(told: Mapping[str, str]) -> dict[str, Any]:
     """Who the machine was asked as."""
-    environment = dict(line.partition("=")[::2] for line in told["env"].splitlines())
-    uid, gid, user, group = [*told["user"].splitlines(), "", "", "", ""][:4]
+    environment = dict(line.partition("=")[::2] for line in system_text.lines(told["env"]))
+    uid, gid, user, group = [*system_text.lines(told["user"]), "", "", "", ""][:4]
     path = environment.get("PATH", "")[:2048]
     return {
         "path": path,
@@ -249,9 +249,9 @@ def _session(told: Mapping[str, str]) -> dict[str, Any]:
 def _software(told: Mapping[str, str]) -> dict[str, Any]:
     """What runs on the machine beside its kernel."""
     python = told["python"].removeprefix("Python ").split(".")
-    boot = told["init"].split()
-    zone = [*told["zone"].splitlines(), "", "", ""]
-    enforced = told["firmware"].splitlines()
+    boot = system_text.words(told["init"])
+    zone = [*system_text.lines(told["zone"]), "", "", ""]
+    enforced = system_text.lines(told["firmware"])
     found: dict[str, Any] = {
         "machine_id": told["machine"].strip()[:64],
         "boot_id": told["boot"].strip()[:64],
@@ -267,7 +267,7 @@ def _software(told: Mapping[str, str]) -> dict[str, Any]:
         found["pythonversion"] = [int(part) if part.isdecimal() else part for part in python]
     if told["systemd"].startswith("systemd "):
         first, _, features = told["systemd"].partition("\n")
-        found["systemd"] = {"version": first.split()[1], "features": features.strip()[:1024]}
+        found["systemd"] = {"version": system_text.words(first)[1], "features": features.strip()[:1024]}
     if "selinux" in enforced:
         found["selinux"] = {"enabled": True, "enforced": "Enforcing" if enforced[-1] == "1" else "Permissive"}
     return found

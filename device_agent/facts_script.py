@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import shlex
 
+from device_agent import system_text
+
 SECTION = "%%"
 CUSTOM_FILE_BYTES = 32_768
 """What is read of the file of a device's own grains."""
@@ -74,7 +76,7 @@ def sections(text: str) -> dict[str, str]:
     answer, _, custom = text.partition(f"\n{SECTION}custom\n")
     found: dict[str, list[str]] = {}
     lines: list[str] = []
-    for line in answer.splitlines():
+    for line in system_text.lines(answer):
         if line.startswith(SECTION):
             lines = found.setdefault(line.removeprefix(SECTION), [])
         else:

@@ -7,6 +7,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from device_agent import system_text
+from device_agent.readings.mounts import mounts as mounted
+
 BY_PLACE = frozenset(
     {"none", "tmpfs", "sysfs", "proc", "fusectl", "debugfs", "securityfs", "devtmpfs", "cgroup", "nfs", "nfs4"}
     | {"glusterfs", "btrfs", "ceph"}
@@ -26,7 +29,7 @@ class Mount(Struct, frozen=True):
 
     def line(self) -> str:
         """As it stands in the file."""
-        words = [_written(self.device), _written(self.name), self.fstype, _written(self.opts)]
+        words = [_written(self.device), _written(self.name), _written(self.fstype), _written(self.opts)]
         return "\t".join([*words, str(self.dump), str(self.pass_num)])
 
     def shown(self) -> dict[str, Any]:
@@ -42,46 +45,46 @@ class Mount(Struct, frozen=True):
 
 def parse(line: str) -> Mount | None:
     """A line; None for a comment and for what is none."""
-    words = line.split()
+    # libmount takes a carriage return before the line feed as a part of the line end, and only that one.
+    words = system_text.fields(line.removesuffix("\r"))
     if len(words) < 3 or words[0].startswith("#"):
         return None
     numbers = [int(word) if word.isdecimal() else 0 for word in [*words[4:6], "0", "0"]]
     opts = words[3] if len(words) > 3 else "defaults"
-    return Mount(_read(words[0]), _read(words[1]), words[2], _read(opts), numbers[0], numbers[1])
+    return Mount(*map(system_text.unescaped, [*words[:3], opts]), numbers[0], numbers[1])
 
 
 def mounts(text: str) -> dict[str, dict[str, Any]]:
     """Place to what is mounted there, from /proc/self/mounts; of several the last one, which hides the others."""
     found: dict[str, dict[str, Any]] = {}
-    for line in text.splitlines():
-        if mount := parse(line):
-            found[mount.name] = {
-                "device": mount.device,
-                "alt_device": mount.device,
-                "fstype": mount.fstype,
-                "opts": mount.opts.split(","),
-            }
+    for mount in mounted(text):
+        found[mount.place] = {
+            "device": mount.device,
+            "alt_device": mount.device,
+            "fstype": mount.kind,
+            "opts": mount.options.split(","),
+        }
     return found
 
 
 def more(text: str) -> dict[str, dict[str, Any]]:
     """Place to all that the kernel knows of a mount, from /proc/self/mountinfo, proc(5)."""
     found: dict[str, dict[str, Any]] = {}
-    for line in text.splitlines():
+    for line in system_text.lines(text):
         own, parted, rest = line.partition(" - ")
-        words, others = own.split(), rest.split(" ")
+        words, others = own.split(" "), rest.split(" ")
         if parted and len(words) >= 6 and len(others) >= 3:
             major, _, minor = words[2].partition(":")
-            found[_read(words[4])] = {
+            found[system_text.unescaped(words[4])] = {
                 "mountid": words[0],
                 "parentid": words[1],
                 "major": major,
                 "minor": minor,
-                "root": _read(words[3]),
+                "root": system_text.unescaped(words[3]),
                 "opts": words[5].split(","),
                 "fstype": others[0],
-                "device": _read(others[1]),
-                "alt_device": _read(others[1]),
+                "device": system_text.unescaped(others[1]),
+                "alt_device": system_text.unescaped(others[1]),
                 "superopts": others[2].split(","),
                 "device_uuid": None,
                 "device_label": None,
@@ -91,14 +94,13 @@ def more(text: str) -> dict[str, dict[str, Any]]:
 
 def swaps(text: str) -> dict[str, dict[str, str]]:
     """Device to what is swapped there, from /proc/swaps."""
-    lines = [line.split() for line in text.splitlines()[1:]]
+    lines = [system_text.fields(line) for line in system_text.lines(text)[1:]]
     keys = ("type", "size", "used", "priority")
-    return {_read(words[0]): dict(zip(keys, words[1:5], strict=True)) for words in lines if len(words) >= 5}
-
-
-def _read(word: str) -> str:
-    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), word)
+    return {
+        system_text.unescaped(words[0]): dict(zip(keys, words[1:5], strict=True)) for words in lines if len(words) >= 5
+    }
 
 
 def _written(word: str) -> str:
-    return re.sub(r"[\s\\#]", lambda found: f"\\{ord(found[0]):03o}", word)
+    # Only characters of ASCII: an octal number is one byte of a name, and a blank outside ASCII separates nothing.
+    return re.sub(r"[\s\\#]", lambda found: f"\\{ord(found[0]):03o}", word, flags=re.ASCII)

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path, PurePath
 from typing import Final
 
-from device_agent import fstab
+from device_agent import fstab, system_text
 
 FSTAB: Final = Path("/etc/fstab")
 MOUNTINFO: Final = Path("/proc/self/mountinfo")
@@ -19,13 +19,17 @@ MOUNTINFO: Final = Path("/proc/self/mountinfo")
 def missing_mount(path: Path) -> str:
     """Return the mount point above ``path`` that is not mounted yet; empty if there is none."""
     try:
-        table, now = FSTAB.read_text(encoding="utf-8", errors="replace"), MOUNTINFO.read_text(errors="replace")
+        table, now = FSTAB.read_bytes(), MOUNTINFO.read_bytes()
     except OSError:
         return ""
-    wanted = [mount for line in table.splitlines() if (mount := fstab.parse(line)) is not None]
+    wanted = [
+        mount
+        for line in system_text.lines(table.decode(errors="surrogateescape"))
+        if (mount := fstab.parse(line)) is not None
+    ]
     # With noauto the mount is a decision of the operator, so a start does not wait for it.
     places = [mount.name for mount in wanted if "noauto" not in mount.opts.split(",")]
-    return unmounted(os.path.realpath(path), places, fstab.more(now))
+    return unmounted(os.path.realpath(path), places, fstab.more(now.decode(errors="surrogateescape")))
 
 
 def unmounted(path: str, wanted: Iterable[str], mounted: Iterable[str]) -> str:

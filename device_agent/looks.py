@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from device_agent import system_text
 from device_agent.commands import look
 from device_agent.host import Host
 from device_agent.readings import mounts as mount_reading
@@ -33,5 +34,9 @@ async def mounts_of(host: Host) -> tuple[list[Mount], dict[str, Filled], set[str
     answer = (await look(host, script)).out
     table, _, rest = answer.partition("%%\n")
     kinds, _, full = rest.partition("%%\n")
-    without = {words[1] for line in kinds.splitlines() if len(words := line.split()) == 2 and words[0] == "nodev"}
+    without = {
+        words[1]
+        for line in system_text.lines(kinds)
+        if len(words := system_text.words(line)) == 2 and words[0] == "nodev"
+    }
     return mount_reading.mounts(table), {row.place: row for row in mount_reading.filled(full)}, without

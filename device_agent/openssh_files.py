@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable
 from typing import Any
 
-from device_agent import openssh_keys, text_files
+from device_agent import openssh_keys, system_text, text_files
 from device_agent.accounts.database import Accounts
 from device_agent.accounts.files import User
 from device_agent.commands import do
@@ -24,7 +24,7 @@ async def know(
 ) -> int:
     """Take the entries that ``goes`` names out of a known_hosts and add new ones; how many lines went."""
     path, owner = await known_file(host, user, config)
-    lines = (await text_files.read_if_there(host, path)).splitlines()
+    lines = await text_files.lines_if_there(host, path)
     kept = [line for line in lines if not ((entry := openssh_keys.known_host(line)) and goes(entry))]
     if new or len(kept) != len(lines):
         await write(host, owner, path, [*kept, *(entry.line() for entry in new)])
@@ -47,7 +47,7 @@ async def authorized_file(host: Host, user: str, config: str) -> tuple[User, lis
     owner = await Accounts(host).user(user)
     if owner is None:
         raise FunctionFailed(f"there is no user {user!r} on this device", value="fail")
-    return owner, (await text_files.read_if_there(host, path_of(owner, config))).splitlines()
+    return owner, await text_files.lines_if_there(host, path_of(owner, config))
 
 
 async def write(host: Host, owner: User | None, path: str, lines: list[str]) -> None:
@@ -80,6 +80,24 @@ def holds(line: str, key: str) -> bool:
     """This line is about this key."""
     found = openssh_keys.authorized(line)
     return found is not None and found.key == key
+
+
+def one_line(wanted: AuthorizedKey) -> AuthorizedKey:
+    """The same key, if its line lets in this key and no other one. Raises ``FunctionFailed``."""
+    for text in (wanted.comment, *wanted.options):
+        if not system_text.is_one_line(text):
+            raise FunctionFailed(
+                f"a key is one line, with its comment and its options: {text!r} has a character that ends a line",
+                value="invalid",
+            )
+    read = openssh_keys.authorized(wanted.line())
+    if read is None or (read.enc, read.key) != (wanted.enc, wanted.key):
+        found = f"the key {read.key[:32]!r}" if read else "no key"
+        raise FunctionFailed(
+            f'sshd would read {found} in this line: an option with a blank needs double quotes, as in command="a b"',
+            value="invalid",
+        )
+    return wanted
 
 
 def shown_key(key: AuthorizedKey, kind: str | None) -> dict[str, Any] | None:

@@ -11,9 +11,16 @@ import secrets
 
 from msgspec import Struct
 
+from device_agent import system_text
+
 _key_type = re.compile(r"(sk-)?(ssh-|ecdsa-)[A-Za-z0-9@.-]+")
-_token = re.compile(r'(?:[^\s"]|"(?:\\"|[^"])*")+')
-_option = re.compile(r'(?:[^,"]|"(?:\\"|[^"])*")+')
+_QUOTED = r'"(?:\\"|\\(?!")|[^"\\])*"'
+"""As sshd reads it: a backslash keeps a quote from ending the text, and is a plain character before all else."""
+
+_token = re.compile(rf'(?:\\"|\\(?!")|[^ \t"\\]|{_QUOTED})+')
+_option = re.compile(rf'(?:\\"|\\(?!")|[^,"\\]|{_QUOTED})+')
+_LINE_ENDS = " \t\r"
+"""Around a line. The carriage return is that of a file with the line ends of Windows, which sshd accepts."""
 
 TYPES = {
     "r": "ssh-rsa",
@@ -72,24 +79,25 @@ def type_of(enc: str) -> str | None:
 
 def authorized(line: str) -> AuthorizedKey | None:
     """A line of authorized_keys; None for a comment and for what is no key."""
-    if line.lstrip().startswith("#"):
+    bare = line.strip(_LINE_ENDS)
+    if bare.startswith("#"):
         return None
-    tokens = list(_token.finditer(line.strip()))
+    tokens = list(_token.finditer(bare))
     for place in (0, 1):
         if len(tokens) > place + 1 and _key_type.fullmatch(tokens[place][0]):
-            comment = line.strip()[tokens[place + 1].end() :].strip()
+            comment = bare[tokens[place + 1].end() :].strip(_LINE_ENDS)
             options = tuple(_option.findall(tokens[0][0])) if place else ()
-            return AuthorizedKey(tokens[place][0], tokens[place + 1][0], comment, options)
+            return AuthorizedKey(tokens[place][0], _without_space(tokens[place + 1][0]), comment, options)
     return None
 
 
 def known_host(line: str) -> KnownHost | None:
     """A line of known_hosts or of ssh-keyscan; None for a comment and for what is none."""
-    words = line.split()
+    words = system_text.fields(line.strip(_LINE_ENDS))
     marker = words.pop(0) if words and words[0].startswith("@") else ""
     if len(words) < 3 or words[0].startswith("#") or not _key_type.fullmatch(words[1]):
         return None
-    return KnownHost(words[0], words[1], words[2], marker)
+    return KnownHost(words[0], words[1], _without_space(words[2]), marker)
 
 
 def fingerprint(key: str, kind: str | None = None) -> str | None:
@@ -109,6 +117,11 @@ def hidden(hostname: str) -> str:
     salt = secrets.token_bytes(20)
     digest = hmac.new(salt, hostname.encode(), hashlib.sha1).digest()
     return f"|1|{base64.b64encode(salt).decode()}|{base64.b64encode(digest).decode()}"
+
+
+def _without_space(key: str) -> str:
+    """The text of a key as OpenSSH decodes it: it skips a form feed, for example, inside of one."""
+    return "".join(system_text.words(key))
 
 
 def _hidden(hostname: str, field: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from device_agent import system_text
 from device_agent.ended import FunctionFailed
 from device_agent.host import Host
 
@@ -28,6 +29,16 @@ async def read_if_there(host: Host, path: str) -> str:
         return await read(host, path)
     except FileNotFoundError:
         return ""
+
+
+async def lines(host: Host, path: str) -> list[str]:
+    """Read a file and split it at its line feeds alone, so that no line becomes two when the file is written again."""
+    return system_text.lines(await read(host, path))
+
+
+async def lines_if_there(host: Host, path: str) -> list[str]:
+    """The same; no lines where there is no such file."""
+    return system_text.lines(await read_if_there(host, path))
 
 
 async def look(host: Host, path: str, *, must: bool = True) -> str:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from msgspec import Struct
 from msgspec.structs import replace
 
+from device_agent import system_text
+
 GECOS = ("fullname", "roomnumber", "workphone", "homephone", "other")
 
 
@@ -69,7 +71,7 @@ class Shadow(Struct, frozen=True):
 def users(text: str) -> list[User]:
     """The lines that are whole; others, such as those of NIS, are left out."""
     found = []
-    for line in text.splitlines():
+    for line in system_text.lines(text):
         parts = line.split(":")
         if len(parts) == 7 and parts[2].isdecimal() and parts[3].isdecimal():
             found.append(User(parts[0], parts[1], int(parts[2]), int(parts[3]), *parts[4:]))
@@ -79,7 +81,7 @@ def users(text: str) -> list[User]:
 def groups(text: str) -> list[Group]:
     """The lines that are whole."""
     found = []
-    for line in text.splitlines():
+    for line in system_text.lines(text):
         parts = line.split(":")
         if len(parts) == 4 and parts[2].isdecimal():
             found.append(Group(parts[0], parts[1], int(parts[2]), [name for name in parts[3].split(",") if name]))
@@ -89,7 +91,7 @@ def groups(text: str) -> list[Group]:
 def shadows(text: str) -> list[Shadow]:
     """The lines that have a name and a password."""
     found = []
-    for line in text.splitlines():
+    for line in system_text.lines(text):
         name, *rest = line.split(":")
         if name and rest:
             days = [int(part) if part.isdecimal() else -1 for part in rest[1:7]]

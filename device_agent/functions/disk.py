@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
+from device_agent import system_text
 from device_agent.commands import look
 from device_agent.ended import FunctionFailed
 from device_agent.host import Host
@@ -88,7 +89,7 @@ async def blkid(host: Host, device: Device | None = None, token: str | None = No
     words = [*(["-t", token] if token else []), *([device] if device else [])]
     answer = (await look(host, _BLKID, *words)).out
     found = {}
-    for line in answer.splitlines():
+    for line in system_text.lines(answer):
         name, mark, rest = line.partition(": ")
         if mark:
             found[name] = dict(_PAIR.findall(rest))

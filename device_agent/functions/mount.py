@@ -45,7 +45,7 @@ async def fstab(host: Host, config: str = FSTAB) -> dict[str, dict[str, Any]]:
         outstation run 'gw-*' mount.fstab
     """
     found: dict[str, dict[str, Any]] = {}
-    for line in (await text_files.read_if_there(host, config)).splitlines():
+    for line in await text_files.lines_if_there(host, config):
         if mount := table.parse(line):
             name = mount.name
             while name in found:
@@ -82,7 +82,7 @@ async def set_fstab(
     fields = [match_on] if isinstance(match_on, str) else match_on
     if unknown := set(fields) - set(Mount.__struct_fields__):
         raise FunctionFailed(f"a line is matched on none of {', '.join(sorted(unknown))}")
-    lines = (await text_files.read(host, config)).splitlines()
+    lines = await text_files.lines(host, config)
     result, changed = "new", []
     for line in lines:
         now = table.parse(line)
@@ -108,7 +108,7 @@ async def rm_fstab(host: Host, name: str, device: str, config: str = FSTAB) -> b
 
         outstation run 'gw-*' mount.rm_fstab /mnt/data /dev/sda1
     """
-    lines = (await text_files.read(host, config)).splitlines()
+    lines = await text_files.lines(host, config)
     kept = [line for line in lines if not ((now := table.parse(line)) and (now.name, now.device) == (name, device))]
     if kept != lines:
         await text_files.write(host, config, "".join(f"{line}\n" for line in kept))

@@ -6,6 +6,7 @@ import re
 from fnmatch import fnmatchcase
 from typing import Any
 
+from device_agent import system_text
 from device_agent.commands import Said, do, shell
 from device_agent.ended import FunctionFailed
 from device_agent.host import Host
@@ -220,7 +221,11 @@ async def get_running(host: Host) -> list[str]:
     init = await init_system(host)
     if isinstance(init, Systemd):
         listed = await init.ask("--full", "--no-legend", "--plain", "--state=active", "list-units", "--type=service")
-        return sorted(line.split()[0].removesuffix(".service") for line in listed.out.splitlines() if line.split())
+        return sorted(
+            system_text.words(line)[0].removesuffix(".service")
+            for line in system_text.lines(listed.out)
+            if system_text.words(line)
+        )
     return [name for name in await init.names() if await init.running(name)]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from device_agent import openssh_files, openssh_keys, text_files
+from device_agent import openssh_files, openssh_keys, system_text, text_files
 from device_agent.accounts.database import Accounts
 from device_agent.commands import ask, one_of, word
 from device_agent.ended import FunctionFailed
@@ -34,7 +34,7 @@ async def auth_keys(
     found: dict[str, Any] = {}
     for each in await Accounts(host).users():
         if wanted is None or each.name in wanted:
-            lines = (await text_files.read_if_there(host, openssh_files.path_of(each, config))).splitlines()
+            lines = await text_files.lines_if_there(host, openssh_files.path_of(each, config))
             keys = [key for line in lines if (key := openssh_keys.authorized(line))]
             if keys or wanted is not None:
                 found[each.name] = {
@@ -85,9 +85,7 @@ async def check_key_file(
 
         outstation run 'gw-*' ssh.check_key_file root /tmp/keys
     """
-    keys = [
-        key for line in (await text_files.read(host, source)).splitlines() if (key := openssh_keys.authorized(line))
-    ]
+    keys = [key for line in await text_files.lines(host, source) if (key := openssh_keys.authorized(line))]
     return {
         key.key: await check_key(host, user, key.key, key.enc, key.comment, list(key.options), config) for key in keys
     }
@@ -116,9 +114,7 @@ async def set_auth_key(
         raise FunctionFailed("a key is one word, the middle part of a public key", value="invalid")
     if openssh_keys.fingerprint(key) is None:
         raise FunctionFailed("this is no public key: it is not what base64 writes", value="Invalid public key")
-    if any("\n" in text for text in [comment, *(options or [])]):
-        raise FunctionFailed("a key is one line, with its comment and its options", value="invalid")
-    wanted = AuthorizedKey(openssh_files.type_named(enc), key, comment, tuple(options or ()))
+    wanted = openssh_files.one_line(AuthorizedKey(openssh_files.type_named(enc), key, comment, tuple(options or ())))
     owner, lines = await openssh_files.authorized_file(host, user, config)
     places = [place for place, line in enumerate(lines) if openssh_files.holds(line, key)]
     if places and openssh_keys.authorized(lines[places[0]]) == wanted:
@@ -148,7 +144,7 @@ async def set_auth_key_from_file(
     """
     done = {
         await set_auth_key(host, user, key.key, key.enc, key.comment, list(key.options), config)
-        for line in (await text_files.read(host, source)).splitlines()
+        for line in await text_files.lines(host, source)
         if (key := openssh_keys.authorized(line))
     }
     if not done:
@@ -234,9 +230,9 @@ async def get_known_host_entries(
 
         outstation run 'gw-*' ssh.get_known_host_entries root git.example.com
     """
-    lines = await text_files.read_if_there(host, (await openssh_files.known_file(host, user, config))[0])
+    lines = await text_files.lines_if_there(host, (await openssh_files.known_file(host, user, config))[0])
     name = openssh_files.called(hostname, port)
-    entries = [entry for line in lines.splitlines() if (entry := openssh_keys.known_host(line)) and entry.names(name)]
+    entries = [entry for line in lines if (entry := openssh_keys.known_host(line)) and entry.names(name)]
     return openssh_files.shown_hosts(entries, fingerprint_hash_type) or None
 
 
@@ -259,7 +255,7 @@ async def recv_known_host_entries(
     words = ["ssh-keyscan", *(["-p", str(port)] if port else []), *(["-t", enc] if enc else [])]
     words += [*(["-H"] if hash_known_hosts else []), "-T", str(timeout), "--", word(hostname, "the host")]
     for _ in range(SCANS):
-        lines = (await ask(host, *words)).out.splitlines()
+        lines = system_text.lines((await ask(host, *words)).out)
         entries = [entry for line in lines if (entry := openssh_keys.known_host(line))]
         if entries:
             return openssh_files.shown_hosts(entries, fingerprint_hash_type)
@@ -389,7 +385,7 @@ async def hash_known_hosts(host: Host, user: str | None = None, config: str | No
     """
     path, owner = await openssh_files.known_file(host, user, config)
     lines = []
-    for line in (await text_files.read(host, path)).splitlines():
+    for line in await text_files.lines(host, path):
         entry = openssh_keys.known_host(line)
         if entry is None or entry.hostname.startswith("|") or any(letter in entry.hostname for letter in "*?!"):
             lines.append(line)

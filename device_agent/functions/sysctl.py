@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from device_agent import text_files
+from device_agent import system_text, text_files
 from device_agent.commands import ask, do, one_of, word
 from device_agent.ended import FunctionFailed
 from device_agent.host import Host
@@ -38,10 +38,10 @@ async def show(host: Host, config_file: str | Literal[False] = False) -> dict[st
     """
     if config_file:
         text = await text_files.read_if_there(host, config_file)
-        return dict(pair for line in text.splitlines() for pair in _pair(line))
+        return dict(pair for line in system_text.lines(text) for pair in _pair(line))
     # Some parameters cannot be read by anybody, which is no failure of the rest.
     said = await ask(host, await one_of(host, "sysctl"), "-a")
-    return dict(line.split(" = ", 1) for line in said.out.splitlines() if " = " in line)
+    return dict(line.split(" = ", 1) for line in system_text.lines(said.out) if " = " in line)
 
 
 async def get(host: Host, name: str) -> str:
@@ -85,10 +85,10 @@ async def persist(host: Host, name: str, value: str | int, config: str | None = 
     path = config or await default_config(host)
     text = await text_files.read_if_there(host, path)
     line = f"{word(name, 'the name')} = {value}"
-    if "\n" in line:
+    if not system_text.is_one_line(line):
         raise FunctionFailed("a parameter is one line")
     lines, found, same = [], False, False
-    for old in (text or HEAD).splitlines():
+    for old in system_text.lines(text or HEAD):
         pair = next(iter(_pair(old)), ("", ""))
         if pair[0] != name:
             lines.append(old)

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from device_agent import host_name, restarts, text_files
+from device_agent import host_name, restarts, system_text, text_files
 from device_agent.commands import ask, do, one_of, present, shell
 from device_agent.ended import Ended, FunctionFailed, Restart
 from device_agent.host import Host
@@ -232,7 +232,7 @@ async def get_computer_desc(host: Host) -> str | bool:
 
         outstation run '*' system.get_computer_desc
     """
-    for line in (await text_files.read_if_there(host, MACHINE_INFO)).splitlines():
+    for line in await text_files.lines_if_there(host, MACHINE_INFO):
         name, _, value = line.strip().partition("=")
         if name == "PRETTY_HOSTNAME":
             quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
@@ -250,7 +250,7 @@ async def set_computer_desc(host: Host, desc: str) -> bool:
     if not desc.isprintable():
         raise FunctionFailed("the description is one line, without control characters", value=False)
     text = re.sub(r'(["\\$`])', r"\\\1", desc)
-    lines = (await text_files.read_if_there(host, MACHINE_INFO)).splitlines()
+    lines = await text_files.lines_if_there(host, MACHINE_INFO)
     kept = [line for line in lines if not line.strip().startswith("PRETTY_HOSTNAME=")]
     await text_files.write(host, MACHINE_INFO, "".join(f"{line}\n" for line in [*kept, f'PRETTY_HOSTNAME="{text}"']))
     return True
@@ -288,7 +288,7 @@ def _when(at_time: str | int) -> str:
 
 
 async def _now(host: Host, utc_offset: str | None) -> datetime:
-    seconds, own = (await do(host, "date", "+%s %z")).out.split()
+    seconds, own = system_text.words((await do(host, "date", "+%s %z")).out)
     found = re.fullmatch(r"([+-]?)(\d\d)(\d\d)", own if utc_offset is None else utc_offset)
     if found is None:
         raise FunctionFailed(f"{utc_offset!r} is no offset; one is written as in +0100")

@@ -104,7 +104,7 @@ async def get_hwclock(host: Host) -> str:
 
         outstation run '*' timezone.get_hwclock
     """
-    lines = (await text_files.read_if_there(host, ADJTIME)).splitlines()
+    lines = await text_files.lines_if_there(host, ADJTIME)
     return "localtime" if len(lines) > 2 and lines[2].strip() == "LOCAL" else "UTC"
 
 
@@ -117,7 +117,7 @@ async def set_hwclock(host: Host, clock: str) -> bool:
     """
     if clock not in {"UTC", "localtime"}:
         raise FunctionFailed(f"{clock!r} is neither UTC nor localtime", value=False)
-    lines = (await text_files.read_if_there(host, ADJTIME)).splitlines() or ["0.0 0 0.0", "0"]
+    lines = await text_files.lines_if_there(host, ADJTIME) or ["0.0 0 0.0", "0"]
     lines = [*lines[:2], "LOCAL" if clock == "localtime" else "UTC"]
     await text_files.write(host, ADJTIME, "".join(f"{line}\n" for line in lines))
     return True

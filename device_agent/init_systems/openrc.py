@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from device_agent import system_text
 from device_agent.commands import Said, ask, do
 from device_agent.ended import FunctionFailed
 from device_agent.host import Host
@@ -14,10 +15,10 @@ RUNLEVEL = "default"
 def in_runlevels(shown: str) -> dict[str, list[str]]:
     """Service to its runlevels, from ``rc-update --verbose show``, which also lists those in none."""
     services = {}
-    for line in shown.splitlines():
+    for line in system_text.lines(shown):
         name, parted, levels = line.partition("|")
         if parted and name.strip():
-            services[name.strip()] = levels.split()
+            services[name.strip()] = system_text.words(levels)
     return services
 
 
@@ -29,7 +30,7 @@ class OpenRc:
 
     async def names(self) -> list[str]:
         """Every service with a script."""
-        return sorted((await do(self._host, "rc-service", "--list")).out.split())
+        return sorted(system_text.words((await do(self._host, "rc-service", "--list")).out))
 
     async def states(self) -> dict[str, bool]:
         """By service, whether it is in any runlevel."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import ClassVar
 
+from device_agent import system_text
 from device_agent.commands import Said, ask, present, shell
 from device_agent.ended import FunctionFailed
 from device_agent.host import Host
@@ -33,7 +34,7 @@ exec pidof "$name" >/dev/null"""
 
 def listed(text: str) -> dict[str, bool]:
     """File to whether it can be executed, from ``+name`` and ``-name`` lines; what is no service is left out."""
-    return {line[1:]: line[0] == "+" for line in text.splitlines() if _is_service(line[1:])}
+    return {line[1:]: line[0] == "+" for line in system_text.lines(text) if _is_service(line[1:])}
 
 
 def _is_service(file: str) -> bool:
@@ -42,7 +43,7 @@ def _is_service(file: str) -> bool:
 
 def linked(text: str) -> set[str]:
     """The services that links such as ``S20sshd`` start."""
-    return {found[1] for line in text.splitlines() if (found := re.fullmatch(r"S\d\d(.+)", line))}
+    return {found[1] for line in system_text.lines(text) if (found := re.fullmatch(r"S\d\d(.+)", line))}
 
 
 class Scripts:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from device_agent import system_text
 from device_agent.commands import Said, ask, do
 from device_agent.host import Host
 from device_agent.init_systems.port import Verb
@@ -17,18 +18,18 @@ UNKNOWN_UNIT = 4
 def unit_files(listed: str) -> dict[str, str]:
     """Name to state, from ``systemctl list-unit-files``; a service is called without its ending."""
     files = {}
-    for line in listed.splitlines():
+    for line in system_text.lines(listed):
         unit, _, rest = line.strip().partition(" ")
         name, _, kind = unit.rpartition(".")
-        if kind in UNIT_KINDS and rest.split():
-            files[name if kind == "service" else unit] = rest.split()[0]
+        if kind in UNIT_KINDS and system_text.words(rest):
+            files[name if kind == "service" else unit] = system_text.words(rest)[0]
     return files
 
 
 def properties(shown: str) -> dict[str, Any]:
     """What ``systemctl show`` prints, by name: ``{ a=b ; c=d }`` as a dictionary, orders of units as lists."""
     found: dict[str, Any] = {}
-    for line in shown.splitlines():
+    for line in system_text.lines(shown):
         name, parted, value = line.partition("=")
         if not parted:
             continue
@@ -36,7 +37,7 @@ def properties(shown: str) -> dict[str, Any]:
             pairs = (pair.partition("=") for pair in value.strip("{} ").split(" ; "))
             found[name] = {key.strip(): inner.strip() for key, _, inner in pairs}
         else:
-            found[name] = value.split() if name in {"Before", "After", "Wants"} else value
+            found[name] = system_text.words(value) if name in {"Before", "After", "Wants"} else value
     return found
 
 

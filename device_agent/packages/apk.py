@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from device_agent import system_text
 from device_agent.commands import Said, ask, do
 from device_agent.host import Host
 from device_agent.packages.port import How, Wanted
@@ -15,7 +16,7 @@ _package = re.compile(r"(\S+)-(\d[^-\s]*(?:-r\d+)?)")
 
 def listed(said: str) -> dict[str, str]:
     """Name to version, from words such as ``musl-utils-1.2.4-r2``."""
-    words = (line.split()[0] for line in said.splitlines() if line.split())
+    words = (system_text.words(line)[0] for line in system_text.lines(said) if system_text.words(line))
     return {found[1]: found[2] for word in words if (found := _package.fullmatch(word))}
 
 

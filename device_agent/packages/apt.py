@@ -6,6 +6,7 @@ import re
 from datetime import UTC, datetime
 from typing import Any
 
+from device_agent import system_text
 from device_agent.commands import Said, ask, do
 from device_agent.host import Host
 from device_agent.packages.port import How, Wanted
@@ -33,7 +34,7 @@ LINES = {"Get": True, "Hit": None, "Ign": False, "Err": False}
 
 def selected(listed: str, state: str) -> dict[str, str]:
     """Name to version, from lines ``want flag state name version architecture`` of dpkg-query."""
-    lines = [line.split() for line in listed.splitlines()]
+    lines = [system_text.words(line) for line in system_text.lines(listed)]
     native = next((parts[5] for parts in lines if len(parts) == 6 and parts[3] == "dpkg"), "")
     found = {}
     for parts in lines:
@@ -46,7 +47,7 @@ def selected(listed: str, state: str) -> dict[str, str]:
 def refreshed(said: str) -> dict[str, bool | None]:
     """Source to what became of it, from ``apt-get update``."""
     sources = {}
-    for line in said.splitlines():
+    for line in system_text.lines(said):
         if found := re.fullmatch(r"(Get|Hit|Ign|Err):\d+ (.+?)(?: \[[^][]*B\])?", line.strip()):
             sources[found[2]] = LINES[found[1]]
     return sources
@@ -141,7 +142,7 @@ class Apt:
 
     async def held(self) -> list[str]:
         """Ask apt-mark."""
-        return (await do(self._host, "apt-mark", "showhold")).out.split()
+        return system_text.words((await do(self._host, "apt-mark", "showhold")).out)
 
     async def hold(self, names: list[str], *, held: bool) -> Said:
         """Tell apt-mark."""

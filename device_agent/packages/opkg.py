@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from device_agent import system_text
 from device_agent.commands import Said, ask, do
 from device_agent.host import Host
 from device_agent.packages.port import How, Wanted
@@ -38,7 +39,7 @@ def refreshed(said: str) -> dict[str, bool | None]:
     """Address to whether it was fetched, from ``opkg update``."""
     sources: dict[str, bool | None] = {}
     asked = ""
-    for line in said.splitlines():
+    for line in system_text.lines(said):
         _, failed, rest = line.partition("ailed to download ")
         if begun := re.match(r"Downloading (\S+?)\.?$", line):
             # A signature is fetched after its list, and is of no use for itself.
@@ -58,7 +59,7 @@ def records(said: str) -> list[dict[str, str]]:
     for paragraph in re.split(r"\n\s*\n", said):
         record: dict[str, str] = {}
         key = ""
-        for line in paragraph.splitlines():
+        for line in system_text.lines(paragraph):
             if line[:1].isspace() and key:
                 record[key] += f"\n{line.strip()}"
             elif ":" in line:
@@ -145,7 +146,7 @@ class Opkg:
     async def held(self) -> list[str]:
         """What has the flag."""
         every = records((await do(self._host, "opkg", "status")).out)
-        return [record["package"] for record in every if "hold" in record.get("status", "").split()[1:2]]
+        return [record["package"] for record in every if "hold" in system_text.words(record.get("status", ""))[1:2]]
 
     async def hold(self, names: list[str], *, held: bool) -> Said:
         """Give it the flag, or take it."""

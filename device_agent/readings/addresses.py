@@ -9,9 +9,11 @@ from typing import Any
 
 from msgspec import Struct
 
-_LINK = re.compile(r"^\d+: ([^:\s]+): <([^>]*)>")
+from device_agent import system_text
+
+_LINK = re.compile(r"^\d+: ([^:\s]+): <([^>]*)>", re.ASCII)
 _HARDWARE = re.compile(r"(?<![^\s\\])link/\S+ ((?:[0-9a-f]{2}:)+[0-9a-f]{2})", re.IGNORECASE)
-_BLOCK = re.compile(r"\n(?=\S)")
+_BLOCK = re.compile(r"\n(?=\S)", re.ASCII)
 
 
 class Address(Struct, frozen=True):
@@ -84,15 +86,15 @@ def _shown(address: Address) -> dict[str, Any]:
 def from_ip(links: str, addresses: str) -> dict[str, Interface]:
     """From ``ip -o link`` and ``ip -o addr``, of iproute2 or of BusyBox."""
     found: dict[str, Interface] = {}
-    for line in links.splitlines():
+    for line in system_text.lines(links):
         link = _LINK.match(line)
         if link is None:
             continue
         name = link[1].partition("@")[0]
         hardware = _HARDWARE.search(line)
         found[name] = Interface(name, "UP" in link[2].split(","), hardware[1].lower() if hardware else "", [])
-    for line in addresses.splitlines():
-        words = line.replace("\\", " ").split()
+    for line in system_text.lines(addresses):
+        words = system_text.words(line.replace("\\", " "))
         if len(words) < 4 or words[2] not in {"inet", "inet6"}:
             continue
         name = words[1].partition("@")[0].rstrip(":")
@@ -106,7 +108,7 @@ def from_ifconfig(text: str) -> dict[str, Interface]:
     """From ``ifconfig -a`` of BusyBox or net-tools."""
     found: dict[str, Interface] = {}
     for block in _BLOCK.split(text):
-        words = block.split()
+        words = system_text.words(block)
         if not words:
             continue
         label = words[0].rstrip(":")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from device_agent import system_text
+
 CPU_FIELDS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal", "guest", "guest_nice")
 STATUS_CPU_FIELDS = ("idle", "iowait", "irq", "nice", "softirq", "steal", "system", "user")
 DISK_FIELDS = (
@@ -58,9 +60,9 @@ def number(text: str) -> int | float | str:
 def meminfo(text: str) -> dict[str, dict[str, str]]:
     """/proc/meminfo as ``status.meminfo`` shows it; a line of several values is no line of today's kernels."""
     found = {}
-    for line in text.splitlines():
+    for line in system_text.lines(text):
         name, _, rest = line.partition(":")
-        words = rest.split()
+        words = system_text.words(rest)
         if name and words and words[0].isdecimal():
             found[name.strip()] = {"value": words[0]} | ({"unit": words[1]} if len(words) > 1 else {})
     return found
@@ -69,18 +71,18 @@ def meminfo(text: str) -> dict[str, dict[str, str]]:
 def cpuinfo(text: str) -> dict[str, Any]:
     """/proc/cpuinfo as ``status.cpuinfo`` shows it: of what each processor says, the last one's word."""
     found: dict[str, Any] = {}
-    for line in text.splitlines():
+    for line in system_text.lines(text):
         name, mark, value = line.partition(":")
         if mark and name.strip():
-            found[name.strip()] = value.split() if name.strip() in LISTED[:2] else value.strip()
+            found[name.strip()] = system_text.words(value) if name.strip() in LISTED[:2] else value.strip()
     return found
 
 
 def cpustats(text: str) -> dict[str, Any]:
     """/proc/stat as ``status.cpustats`` shows it."""
     found: dict[str, Any] = {}
-    for line in text.splitlines():
-        name, *values = line.split() or [""]
+    for line in system_text.lines(text):
+        name, *values = system_text.words(line) or [""]
         if name == "cpu":
             named = dict(zip(CPU_FIELDS, map(number, values), strict=False))
             found["cpu"] = {field: named[field] for field in STATUS_CPU_FIELDS if field in named}
@@ -96,8 +98,8 @@ def cpustats(text: str) -> dict[str, Any]:
 def cpu_ticks(text: str) -> dict[str, dict[str, int]]:
     """Ticks of each processor and, as ``cpu``, of all together, from /proc/stat."""
     found = {}
-    for line in text.splitlines():
-        name, *values = line.split() or [""]
+    for line in system_text.lines(text):
+        name, *values = system_text.words(line) or [""]
         if name.startswith("cpu"):
             found[name] = dict(zip(CPU_FIELDS, (int(value) for value in values), strict=False))
     return found
@@ -114,20 +116,22 @@ def busy_percent(before: dict[str, int], after: dict[str, int]) -> float:
 
 def vmstats(text: str) -> dict[str, Any]:
     """Lines of a name and a number, /proc/vmstat."""
-    return {words[0]: number(words[1]) for line in text.splitlines() if len(words := line.split()) >= 2}
+    return {
+        words[0]: number(words[1]) for line in system_text.lines(text) if len(words := system_text.words(line)) >= 2
+    }
 
 
 def loadavg(text: str) -> dict[str, float]:
     """/proc/loadavg as ``status.loadavg`` shows it."""
-    words = [*text.split(), "0", "0", "0"]
+    words = [*system_text.words(text), "0", "0", "0"]
     return {"1-min": float(words[0]), "5-min": float(words[1]), "15-min": float(words[2])}
 
 
 def diskstats(text: str) -> dict[str, dict[str, Any]]:
     """/proc/diskstats as ``status.diskstats`` shows it."""
     found = {}
-    for line in text.splitlines():
-        words = line.split()
+    for line in system_text.lines(text):
+        words = system_text.words(line)
         if len(words) >= 3 + len(DISK_FIELDS):
             major, minor, device, *values = words
             counted = dict(zip(DISK_FIELDS, map(number, values), strict=False))
@@ -138,22 +142,22 @@ def diskstats(text: str) -> dict[str, dict[str, Any]]:
 def netdev(text: str) -> dict[str, dict[str, Any]]:
     """/proc/net/dev as ``status.netdev`` shows it."""
     found: dict[str, dict[str, Any]] = {}
-    for line in text.splitlines()[2:]:
+    for line in system_text.lines(text)[2:]:
         name, mark, rest = line.rpartition(":")
-        values = rest.split()
+        values = system_text.words(rest)
         if mark and len(values) >= len(NET_FIELDS):
             counted = dict(zip(NET_FIELDS, (int(value) for value in values), strict=False))
-            found[name.strip()] = {"iface": name.strip()} | counted
+            found[name.strip(system_text.SPACE)] = {"iface": name.strip(system_text.SPACE)} | counted
     return found
 
 
 def netstats(text: str) -> dict[str, dict[str, Any]]:
     """/proc/net/netstat as ``status.netstats`` shows it: a line of names and a line of numbers by turns."""
     found: dict[str, dict[str, Any]] = {}
-    lines = text.splitlines()
+    lines = system_text.lines(text)
     for names, values in zip(lines[::2], lines[1::2], strict=False):
-        title, *fields = names.split()
-        _, *counted = values.split()
+        title, *fields = system_text.words(names)
+        _, *counted = system_text.words(values)
         found[title.rstrip(":")] = dict(zip(fields, map(number, counted), strict=False))
     return found
 

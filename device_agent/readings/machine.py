@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from device_agent import system_text
+
 OS_NAMES = {
     "alpine": "Alpine",
     "arch": "Arch",
@@ -46,7 +48,7 @@ _CODENAME = re.compile(r"\((\w[\w ]*)\)")
 def assignments(text: str) -> dict[str, str]:
     """Lines ``NAME=value`` with or without quotes."""
     found = {}
-    for line in text.splitlines():
+    for line in system_text.lines(text):
         key, mark, value = line.strip().partition("=")
         if mark and not key.startswith("#"):
             found[key.removeprefix("export ").strip()] = value.strip().strip("\"'")
@@ -59,7 +61,7 @@ def system(release: str, openwrt: str = "") -> dict[str, Any]:
     name, identity = facts.get("NAME", wrt.get("DISTRIB_ID", "Linux")), facts.get("ID", "")
     if not identity:
         identity = wrt.get("DISTRIB_ID", "linux").lower()
-    words = [identity, *facts.get("ID_LIKE", "").split()]
+    words = [identity, *system_text.words(facts.get("ID_LIKE", ""))]
     family = next((OS_FAMILIES[word] for word in words if word in OS_FAMILIES), name.partition(" ")[0])
     number = facts.get("VERSION_ID", wrt.get("DISTRIB_RELEASE", ""))
     bracketed = _CODENAME.search(facts.get("VERSION", ""))
@@ -87,7 +89,7 @@ def system(release: str, openwrt: str = "") -> dict[str, Any]:
 
 def kernel(uname: str) -> dict[str, Any]:
     """Kernel, processor and name, from one answer of uname(1) in each line."""
-    words = [line.strip() for line in uname.splitlines()]
+    words = [line.strip() for line in system_text.lines(uname)]
     if len(words) < 5:
         return {}
     names = ("kernel", "kernelrelease", "kernelversion", "cpuarch", "nodename")
@@ -96,7 +98,7 @@ def kernel(uname: str) -> dict[str, Any]:
 
 def architecture(text: str) -> str:
     """What packages are made for; opkg names several with a preference, the last is the most special."""
-    lines = [line.split() for line in text.splitlines() if line.strip()]
+    lines = [system_text.words(line) for line in system_text.lines(text) if line.strip()]
     if not lines:
         return ""
     opkg = [words for words in lines if words[0] == "arch" and len(words) == 3 and words[2].isdecimal()]
@@ -107,8 +109,8 @@ def full_name(nodename: str, hosts: str, resolver: str) -> str:
     """The name with its domain as hosts(5) or resolv.conf(5) give it; no name server is asked."""
     if "." in nodename:
         return nodename
-    for line in hosts.splitlines():
-        _, *names = line.partition("#")[0].split() or [""]
+    for line in system_text.lines(hosts):
+        _, *names = system_text.words(line.partition("#")[0]) or [""]
         if nodename in names:
             return next((name for name in names if name.startswith(f"{nodename}.")), nodename)
     found = re.search(r"^domain\s+(\S+)", resolver, re.MULTILINE)

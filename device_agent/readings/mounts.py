@@ -6,8 +6,9 @@ import re
 
 from msgspec import Struct
 
+from device_agent import system_text
+
 KIB = 1024
-_OCTAL = re.compile(r"\\([0-7]{3})")
 _COUNT = re.compile(r"-?\d+|-")
 _PERCENT = re.compile(r"\d+%|-")
 
@@ -33,29 +34,28 @@ class Filled(Struct, frozen=True):
 
 
 def mounts(text: str) -> list[Mount]:
-    """The lines of /proc/mounts; blanks in names are written as octal numbers there."""
-    rows = (line.split() for line in text.splitlines())
-    return [Mount(_spoken(row[0]), _spoken(row[1]), row[2], row[3]) for row in rows if len(row) >= 4]
+    """The lines of /proc/mounts, whose names have a space, tab, line feed and backslash as octal numbers.
+
+    One space separates the fields, of which the device may be empty. Every other character stands for itself.
+    """
+    rows = (line.split(" ") for line in system_text.lines(text))
+    return [Mount(*map(system_text.unescaped, row[:4])) for row in rows if len(row) >= 4]
 
 
 def filled(text: str) -> list[Filled]:
     """The lines of ``df -P``, without its heading."""
-    return [row for line in text.splitlines()[1:] if (row := _row(line)) is not None]
+    return [row for line in system_text.lines(text)[1:] if (row := _row(line)) is not None]
 
 
 def _row(line: str) -> Filled | None:
     """Three counts, a percentage and a place that begins at the root, the first such, behind any words at all."""
-    words = line.split()
+    words = system_text.words(line)
     for at in range(1, len(words) - 4):
         if not (words[at + 4][0] == "/" and _PERCENT.fullmatch(words[at + 3])):
             continue
         whole, used, free, percent = words[at : at + 4]
         if all(map(_COUNT.fullmatch, (whole, used, free))):
-            place = line.split(None, at + 4)[-1]
+            place = system_text.words(line, at + 4)[-1]
             device = line.removesuffix(place).rsplit(None, 4)[0]
             return Filled(device, whole, used, free, percent, place)
     return None
-
-
-def _spoken(word: str) -> str:
-    return _OCTAL.sub(lambda found: chr(int(found[1], 8)), word)

@@ -7,6 +7,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from device_agent import system_text
+
 TICKS = 100
 """Ticks in a second in all that Linux tells: the same on every machine it runs on today."""
 
@@ -104,8 +106,12 @@ def reading(text: str) -> Reading:
     boundary, _, rest = text.partition("\n")
     head, _, rest = rest.partition("%%\n")
     listing, _, body = rest.partition("%%\n")
-    figures = {words[0].rstrip(":"): int(words[1]) for line in head.splitlines() if len(words := line.split()) >= 2}
-    owners = {words[-1]: words[2] for line in listing.splitlines() if len(words := line.split()) >= 8}
+    figures = {
+        words[0].rstrip(":"): int(words[1])
+        for line in system_text.lines(head)
+        if len(words := system_text.words(line)) >= 2
+    }
+    owners = {words[-1]: words[2] for line in system_text.lines(listing) if len(words := system_text.words(line)) >= 8}
     page = figures.get("KernelPageSize", 4) * 1024
     looking = figures.get("self", 0)
     found = []
@@ -139,7 +145,9 @@ def _stat(part: str) -> _Stat | None:
         bracket = rest.rfind(")", start, end)
         found = _BEHIND_THE_NAME.fullmatch(rest, bracket, end) if bracket >= 0 else None
         if found is not None:
-            return _Stat(pid, rest[:bracket], found[1], [int(word) for word in found[2].split()], rest[end + 1 :])
+            return _Stat(
+                pid, rest[:bracket], found[1], [int(word) for word in system_text.words(found[2])], rest[end + 1 :]
+            )
         start = end + 1
     return None
 
@@ -150,7 +158,7 @@ def _process(part: str, owners: dict[str, str], booted: int, page: int) -> Proce
         return None
     fields = found.fields
     sizes, _, command = found.behind.partition("\n")
-    statm = ([int(word) for word in sizes.split() if word.isdecimal()] + [0] * 7)[:7]
+    statm = ([int(word) for word in system_text.words(sizes) if word.isdecimal()] + [0] * 7)[:7]
     whole, resident, shared, text, libraries, data, dirty = (size * page for size in statm)
     ticks = [*fields[10:14], fields[38] if len(fields) > 38 else 0]
     user, system, children_user, children_system, waiting = (round(tick / TICKS, 2) for tick in ticks)

@@ -6,6 +6,8 @@ import re
 import shlex
 from typing import Any
 
+from device_agent import system_text
+
 CPU_MODEL_KEYS = ("model name", "cpu model", "Processor", "processor model", "Hardware", "system type")
 CPU_FLAG_KEYS = ("flags", "Features", "ASEs implemented", "isa")
 FLAGS_NAMED = 256
@@ -31,7 +33,7 @@ CONTAINERS = {"docker": "Docker", "podman": "Podman", "lxc": "LXC", "systemd-nsp
 
 def processors(cpu: str, count: str) -> dict[str, Any]:
     """Processors from the first block of /proc/cpuinfo and a count of them."""
-    facts = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in cpu.splitlines())}
+    facts = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in system_text.lines(cpu))}
     found: dict[str, Any] = {}
     if count.strip().isdecimal() and int(count) > 0:
         found["num_cpus"] = int(count)
@@ -39,7 +41,7 @@ def processors(cpu: str, count: str) -> dict[str, Any]:
     if model:
         found["cpu_model"] = model[:128]
     flags = next((facts[key] for key in CPU_FLAG_KEYS if facts.get(key)), "")
-    found["cpu_flags"] = flags.split()[:FLAGS_NAMED]
+    found["cpu_flags"] = system_text.words(flags)[:FLAGS_NAMED]
     return found
 
 
@@ -55,14 +57,14 @@ def parameters(line: str) -> list[list[str | None]]:
     try:
         words = shlex.split(line)
     except ValueError:
-        words = line.split()
+        words = system_text.words(line)
     pairs = [word.partition("=") for word in words[:PARAMETERS_NAMED]]
     return [[name[:128], value[:256] if mark else None] for name, mark, value in pairs]
 
 
 def disks(text: str) -> dict[str, Any]:
     """Disks that turn and those that do not, from a name and a 1 or 0 in each line."""
-    found = [words for line in text.splitlines() if len(words := line.split()) == 2]
+    found = [words for line in system_text.lines(text) if len(words := system_text.words(line)) == 2]
     return {
         "disks": [name for name, turns in found if turns == "1"][:DISKS_NAMED],
         "ssds": [name for name, turns in found if turns == "0"][:DISKS_NAMED],
@@ -71,7 +73,7 @@ def disks(text: str) -> dict[str, Any]:
 
 def virtual(parts: dict[str, str]) -> dict[str, Any]:
     """Whether this is a machine, a virtual one or a container, from files alone."""
-    container = (parts.get("container") or parts.get("container1") or "").split()
+    container = system_text.words(parts.get("container") or parts.get("container1") or "")
     if container:
         return {"virtual": "container", "virtual_subtype": CONTAINERS.get(container[0], container[0])}
     if parts.get("hypervisor", "").strip() == "xen":

@@ -7,6 +7,8 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from device_agent import system_text
+
 UP = 0x1
 GATEWAY = 0x2
 HOST = 0x4
@@ -62,8 +64,8 @@ class Route(Struct, frozen=True):
 def four(text: str, order: Literal["little", "big"] = "little") -> list[Route]:
     """The IPv4 routes of /proc/net/route, whose numbers are in the byte order of the machine."""
     found = []
-    for line in text.splitlines()[1:]:
-        words = line.split()
+    for line in system_text.lines(text)[1:]:
+        words = system_text.words(line)
         if len(words) < 8:
             continue
         try:
@@ -79,8 +81,8 @@ def four(text: str, order: Literal["little", "big"] = "little") -> list[Route]:
 def six(text: str) -> list[Route]:
     """The IPv6 routes of /proc/net/ipv6_route."""
     found = []
-    for line in text.splitlines():
-        words = line.split()
+    for line in system_text.lines(text):
+        words = system_text.words(line)
         if len(words) != 10:
             continue
         try:
@@ -112,8 +114,8 @@ def resolver(text: str) -> dict[str, Any]:
     servers: list[str] = []
     words: dict[str, list[str]] = {"search": [], "options": [], "sortlist": []}
     domain = ""
-    for line in text.splitlines():
-        key, *values = line.partition("#")[0].partition(";")[0].split() or [""]
+    for line in system_text.lines(text):
+        key, *values = system_text.words(line.partition("#")[0].partition(";")[0]) or [""]
         if key == "nameserver" and values:
             servers.append(values[0])
         elif key == "domain" and values:

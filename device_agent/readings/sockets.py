@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from device_agent import system_text
+
 STATES = {
     1: "ESTABLISHED",
     2: "SYN_SENT",
@@ -56,8 +58,8 @@ class Connection(Struct, frozen=True):
 def connections(proto: str, text: str, order: Literal["little", "big"] = "little") -> list[Connection]:
     """The connections of one of these files, whose numbers are in the byte order of the machine."""
     found = []
-    for line in text.splitlines()[1:]:
-        words = line.split()
+    for line in system_text.lines(text)[1:]:
+        words = system_text.words(line)
         if len(words) < 10:
             continue
         try:
@@ -80,10 +82,10 @@ def connections(proto: str, text: str, order: Literal["little", "big"] = "little
 
 def holders(listing: str, names: str) -> dict[str, str]:
     """Number and name of the process by inode, from ``ls -l`` of the folders of open files and a list of names."""
-    called = dict(line.partition(" ")[::2] for line in names.splitlines())
+    called = dict(line.partition(" ")[::2] for line in system_text.lines(names))
     found: dict[str, str] = {}
     pid = ""
-    for line in listing.splitlines():
+    for line in system_text.lines(listing):
         folder = _FOLDER.match(line)
         if folder is not None:
             pid = folder[1]

@@ -7,6 +7,8 @@ import signal
 from pathlib import Path
 from typing import Final
 
+from device_agent import system_text
+
 _BIT: Final = 1 << (signal.SIGHUP - 1)
 
 
@@ -16,8 +18,8 @@ def hang_up(pid: int) -> bool:
     Which signals a process handles is in ``SigCgt`` of its status: proc_pid_status(5). Raises ``PermissionError``.
     """
     try:
-        status = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
-        handled = next(line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:"))
+        status = Path(f"/proc/{pid}/status").read_bytes().decode(errors="replace")
+        handled = next(line.split()[1] for line in system_text.lines(status) if line.startswith("SigCgt:"))
         if not int(handled, 16) & _BIT:
             return False
         os.kill(pid, signal.SIGHUP)

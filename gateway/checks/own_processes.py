@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from device_agent import system_text
 from gateway.checks.box import Box
 
 LOCK: Final = "lock"
@@ -46,7 +47,8 @@ def is_own(process: Path, box: Box) -> bool:
         try:
             if any(path.is_relative_to(box.state_dir) for path in _files(process)):
                 return True
-            process = process.with_name((process / "stat").read_text().rpartition(")")[2].split()[1])
+            # A name of a program is bytes, and stands in brackets.
+            process = process.with_name((process / "stat").read_text(errors="replace").rpartition(")")[2].split()[1])
         except (OSError, IndexError):
             return False
     return False
@@ -63,7 +65,7 @@ def open_files(box: Box) -> tuple[int, int, int] | None:
             limits = (process / "limits").read_text(encoding="ascii")
         except OSError:
             continue
-        line = next(line for line in limits.splitlines() if line.startswith("Max open files"))
+        line = next(line for line in system_text.lines(limits) if line.startswith("Max open files"))
         soft = line.split()[3]
         return int(process.name), len(files), int(soft) if soft.isdigit() else 0
     return None

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from device_agent import system_text
 from gateway.checks.box import Box
 from gateway.checks.finding import Facts, Finding
 from gateway.checks.own_processes import is_own, runs
@@ -56,7 +57,7 @@ def at_rest(box: Box) -> list[Finding]:
             if holder is not None and running and is_own(holder, box):
                 # The station runs, and does not answer: the check of it says so.
                 continue
-            finding = f"port {port} ({setting}) is taken by {_words(holder)}"
+            finding = f"port {port} ({setting}) is taken by {words_of(holder)}"
             fix = f"ss -ltnp 'sport = :{port}' shows who it is: stop it, or set {setting} in the settings"
         elif error.errno == errno.EACCES:
             finding = f"port {port} ({setting}) is below 1024 and needs a privilege that the station has not"
@@ -92,7 +93,7 @@ def _listening() -> list[tuple[int, str]]:
     found = []
     for table in TABLES:
         try:
-            lines = Path(table).read_text(encoding="ascii").splitlines()[1:]
+            lines = system_text.lines(Path(table).read_text(encoding="ascii"))[1:]
         except (FileNotFoundError, PermissionError):
             continue
         for line in lines:
@@ -102,12 +103,13 @@ def _listening() -> list[tuple[int, str]]:
     return found
 
 
-def _words(process: Path | None) -> str:
+def words_of(process: Path | None) -> str:
     """A program by its name."""
     try:
-        return f"{(process / 'comm').read_text().strip()} (process {process.name})" if process else "another program"
+        name = (process / "comm").read_bytes().decode(errors="replace").strip() if process else ""
     except OSError:
-        return "another program"
+        name = ""
+    return f"{name} (process {process.name})" if process and name else "another program"
 
 
 def _holder(port: int) -> Path | None:

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
+from device_agent import system_text
 from device_agent.exhausted import limit_fix
 from device_agent.next_start import WAITS
 from gateway.checks.box import Box
@@ -71,5 +72,5 @@ def unit_says(unit: str) -> dict[str, str]:
         )
     except (OSError, subprocess.TimeoutExpired):
         return {}
-    found = dict(line.split("=", 1) for line in shown.stdout.splitlines() if "=" in line)
+    found = dict(line.split("=", 1) for line in system_text.lines(shown.stdout) if "=" in line)
     return found if found.get("LoadState") == "loaded" else {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from device_agent import system_text
 from device_agent.command_call import Text
 from device_agent.host import SHELL, Host
 
@@ -59,7 +60,7 @@ async def shells(host: Host) -> list[str]:
         outstation run '*' cmd.shells
     """
     try:
-        lines = (await host.read("/etc/shells")).decode(errors="replace").splitlines()
+        lines = system_text.lines((await host.read("/etc/shells")).decode(errors="replace"))
     except FileNotFoundError:
         return []
     return [line.strip() for line in lines if line.strip() and not line.strip().startswith("#")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import hashlib
+import io
 import re
 import shlex
 from typing import Annotated, Any
@@ -164,7 +165,8 @@ async def contains_regex(host: Host, path: str, regex: str, lchar: str = "") -> 
         text = (await whole(host, await expanded(host, path))).decode(errors="surrogateescape")
     except OSError:
         return False
-    lines = text.splitlines(keepends=True)
+    # The line ends of Unix, Windows and the old Mac, as Salt and no more of those that Python knows.
+    lines = list(io.StringIO(text, newline=None))
     return any(await pattern.search([line.lstrip(lchar) for line in lines] if lchar else lines))
 
 

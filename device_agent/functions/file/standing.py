@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from device_agent import system_text
 from device_agent.accounts.database import Accounts
 from device_agent.commands import ask, do
 from device_agent.ended import FunctionFailed
@@ -273,7 +274,7 @@ async def _is(host: Host, path: str, kind: str, *, follow: bool = True) -> bool:
 
 async def _names(host: Host, path: str) -> int:
     """How many names a file has: the second word of a long listing, which every ``ls`` prints."""
-    words = (await do(host, "ls", "-ldn", argument(path))).out.split()
+    words = system_text.words((await do(host, "ls", "-ldn", argument(path))).out)
     return int(words[1])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 from typing import Any
 
+from device_agent import system_text
 from device_agent.commands import do, shell
 from device_agent.ended import FunctionFailed
 from device_agent.functions.file._paths import absolute, mode_text, real, stat
@@ -289,7 +290,7 @@ async def diskusage(host: Host, path: str) -> int:
         return found.size
     listed = (await shell(host, FILES, argument(path), limit=LISTING_BYTES)).must().exact
     # Inode, mode, names, user, group and size stand in front; a file that has two names counts once.
-    rows = (line.split(None, 6) for line in listed.splitlines())
+    rows = (system_text.words(line, 6) for line in system_text.lines(listed))
     sizes = {row[0]: int(row[5]) for row in rows if len(row) == 7 and row[1].startswith("-") and row[5].isdecimal()}
     return sum(sizes.values())
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from device_agent import host_name, text_files
+from device_agent import host_name, system_text, text_files
 from device_agent.commands import NOT_THERE, NotOver, ask, look
 from device_agent.ended import FunctionFailed
 from device_agent.host import Host
@@ -68,7 +68,7 @@ async def traceroute(_host: Host, host: PeerName) -> list[dict[str, Any]]:
     """
     answer = (await ask(_host, "traceroute", host, timeout=TRACE_SECONDS)).must().out
     found = []
-    for line in answer.splitlines()[1:]:
+    for line in system_text.lines(answer)[1:]:
         hop = _HOP.match(line)
         if hop is None:
             continue

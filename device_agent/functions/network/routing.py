@@ -6,6 +6,7 @@ import ipaddress
 import itertools
 from typing import Any, Literal
 
+from device_agent import system_text
 from device_agent.commands import look
 from device_agent.ended import Ended, FunctionFailed
 from device_agent.host import Host
@@ -63,7 +64,7 @@ async def get_route(host: Host, ip: str) -> dict[str, Any]:
     except ValueError as error:
         raise FunctionFailed(f"{ip!r} is no address: {error}") from error
     answer = (await look(host, 'exec ip route get "$1"', str(address))).must().out
-    words = answer.replace("local ", "", 1).split()
+    words = system_text.words(answer.replace("local ", "", 1))
     pairs = dict(itertools.pairwise(words))
     return {
         "destination": words[0] if words else str(address),
@@ -80,7 +81,7 @@ async def arp(host: Host) -> dict[str, str]:
 
         outstation run '*' network.arp
     """
-    rows = [line.split() for line in (await look(host, "cat /proc/net/arp")).out.splitlines()[1:]]
+    rows = [system_text.words(line) for line in system_text.lines((await look(host, "cat /proc/net/arp")).out)[1:]]
     return {row[3]: row[0] for row in rows if len(row) >= 6 and int(row[2], 16) & COMPLETE}
 
 

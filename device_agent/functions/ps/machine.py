@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from device_agent import text_files
+from device_agent import system_text, text_files
 from device_agent.commands import look
 from device_agent.ended import FunctionFailed
 from device_agent.host import Host
@@ -200,7 +200,7 @@ async def disk_io_counters(host: Host, device: str | None = None) -> dict[str, i
     answer = (await look(host, "cat /proc/diskstats; echo '%%'; ls /sys/block")).out
     table, _, disks = answer.partition("%%\n")
     found = counts.diskstats(table)
-    names = set(disks.split()) if device is None else {device}
+    names = set(system_text.words(disks)) if device is None else {device}
     kept = [each for name, each in found.items() if name in names]
     if device is not None and not kept:
         return False

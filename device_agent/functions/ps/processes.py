@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
+from device_agent import system_text
 from device_agent.commands import look
 from device_agent.ended import FunctionFailed
 from device_agent.expressions import Expression
@@ -33,7 +34,7 @@ async def get_pid_list(host: Host) -> list[int]:
 
         outstation run '*' ps.get_pid_list
     """
-    names = (await look(host, "cd /proc && echo [0-9]*")).must().out.split()
+    names = system_text.words((await look(host, "cd /proc && echo [0-9]*")).must().out)
     return sorted(int(name) for name in names if name.isdecimal())
 
 
@@ -153,13 +154,13 @@ async def _matching(host: Host, pattern: str, *, full: bool) -> list[Process]:
 
 def _more(text: str) -> dict[str, Any]:
     """What only the files of one process say; of another user's process some of it stays empty."""
-    lines = dict(re.split(r"[=:]\s*", line, maxsplit=1) for line in text.splitlines() if re.search(r"[=:]", line))
+    lines = dict(re.split(r"[=:]\s*", line, maxsplit=1) for line in system_text.lines(text) if re.search(r"[=:]", line))
     switches = [lines.get(f"{kind}_ctxt_switches", "0") for kind in ("voluntary", "nonvoluntary")]
     return {
         "exe": lines.get("exe") or None,
         "cwd": lines.get("cwd") or None,
         "num_fds": int(lines.get("fds", "0") or 0),
-        "uids": [int(word) for word in lines.get("Uid", "").split()[:3]],
-        "gids": [int(word) for word in lines.get("Gid", "").split()[:3]],
+        "uids": [int(word) for word in system_text.words(lines.get("Uid", ""))[:3]],
+        "gids": [int(word) for word in system_text.words(lines.get("Gid", ""))[:3]],
         "num_ctx_switches": [int(count) for count in switches],
     }

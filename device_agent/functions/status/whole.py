@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
+from device_agent import system_text
 from device_agent.clock import iso
 from device_agent.commands import look
 from device_agent.ended import FunctionFailed
@@ -28,7 +29,7 @@ async def uptime(host: Host) -> dict[str, Any]:
 
         outstation run '*' status.uptime
     """
-    answer = (await look(host, "cat /proc/uptime; date +%s")).must().out.split()
+    answer = system_text.words((await look(host, "cat /proc/uptime; date +%s")).must().out)
     try:
         seconds, now = int(float(answer[0])), int(answer[-1])
     except (ValueError, IndexError) as error:
@@ -107,7 +108,7 @@ async def w(host: Host) -> list[dict[str, str]]:
         outstation run '*' status.w
     """
     answer = (await look(host, "if command -v w >/dev/null 2>&1; then w -fh 2>/dev/null || w -h 2>/dev/null; fi")).out
-    rows = [words for line in answer.splitlines() if len(words := line.split(None, 6)) == 7]
+    rows = [words for line in system_text.lines(answer) if len(words := system_text.words(line, 6)) == 7]
     names = ("user", "tty", "login", "idle", "jcpu", "pcpu", "what")
     if rows:
         return [dict(zip(names, words, strict=True)) for words in rows]

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from gateway.checks import ports
+from gateway.checks.own_processes import is_own
 from gateway.checks.ports import at_rest, check
 from gateway.config import ApiSettings, BrokerSettings, SitesSettings
 from tests.peers.broker import free_ports
@@ -60,6 +61,15 @@ def test_a_port_that_another_program_has_is_told_with_its_name(tmp_path: Path) -
         "ok",
         f"free for it: {free} (broker.port), {taken} (broker.enroll_port)",
     )
+
+
+def test_a_program_whose_name_is_no_utf_8_is_named(tmp_path: Path) -> None:
+    process = tmp_path / "12"
+    (process / "fd").mkdir(parents=True)
+    (process / "comm").write_bytes(b"caf\xe9\n")
+    (process / "stat").write_bytes(b"12 (caf\xe9) S 7 12 12 0\n")
+    assert ports.words_of(process) == "caf\ufffd (process 12)"
+    assert not is_own(process, a_box(tmp_path))
 
 
 def test_an_address_that_this_machine_has_not_is_told(tmp_path: Path) -> None:
