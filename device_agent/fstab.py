@@ -51,7 +51,8 @@ def parse(line: str) -> Mount | None:
         return None
     numbers = [int(word) if word.isdecimal() else 0 for word in [*words[4:6], "0", "0"]]
     opts = words[3] if len(words) > 3 else "defaults"
-    return Mount(*map(system_text.unescaped, [*words[:3], opts]), numbers[0], numbers[1])
+    device, name, fstype, opts = map(system_text.unescaped, [*words[:3], opts])
+    return Mount(device, name, fstype, opts, numbers[0], numbers[1])
 
 
 def mounts(text: str) -> dict[str, dict[str, Any]]:

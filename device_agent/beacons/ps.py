@@ -7,9 +7,7 @@ from pathlib import Path
 from device_agent.beacons.aside import Aside
 from device_agent.beacons.given import Given
 from device_agent.beacons.port import Around, Found, Looking
-
-NAME_BYTES = 15
-"""The kernel keeps so much of a name; of a longer one the rest is in the command line."""
+from device_agent.readings.process_name import NAME_BYTES, whole_name
 
 LINE_BYTES = 4096
 
@@ -48,18 +46,17 @@ class Processes(Looking):
 
 
 def names(proc: Path) -> set[str]:
-    """The names of all processes."""
+    """The names of all processes: of a long one the whole name, and the beginning that the kernel keeps."""
     found = set()
     for place in proc.iterdir():
         if not place.name.isdecimal():
             continue
         try:
-            name = (place / "comm").read_bytes().rstrip(b"\n")
-            if len(name) >= NAME_BYTES:
+            name = (place / "comm").read_bytes().removesuffix(b"\n").decode(errors="replace")
+            found.add(name)
+            if len(name.encode()) >= NAME_BYTES:
                 with (place / "cmdline").open("rb") as file:
-                    program = file.read(LINE_BYTES).split(b"\0", 1)[0].rsplit(b"/", 1)[-1]
-                name = program if program.startswith(name) else name
+                    found.add(whole_name(name, file.read(LINE_BYTES).decode(errors="replace").split("\0")))
         except OSError:
             continue  # It has ended meanwhile.
-        found.add(name.decode(errors="replace"))
     return found

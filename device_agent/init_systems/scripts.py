@@ -23,13 +23,14 @@ _ACT = """script=$1; verb=$2
 if [ "$verb" = force-reload ]; then grep -q 'force-reload' "$script" || verb=restart; fi
 exec "$script" "$verb" </dev/null"""
 
-_RUNNING = """script=$1; name=$2
+RUNNING = """script=$1; name=$2
 if grep -Eq '(^|[^a-z])status[|)]' "$script"; then "$script" status </dev/null >/dev/null 2>&1; exit; fi
 for file in "/var/run/$name.pid" "/run/$name.pid" "/var/run/$name/$name.pid"; do
     [ -s "$file" ] && read -r pid <"$file" && exec kill -0 "$pid" 2>/dev/null
 done
-exec pidof "$name" >/dev/null"""
-"""What a script without a status knows of itself is its pid file; without one it is asked by name."""
+pidof "$name" >/dev/null || exec pidof -x "$name" >/dev/null 2>&1"""
+"""What a script without a status knows of itself is its pid file; without one it is asked by name. With ``-x``, pidof
+finds daemons that are scripts too; BusyBox has no such option and finds them without."""
 
 
 def listed(text: str) -> dict[str, bool]:
@@ -67,7 +68,7 @@ class Scripts:
 
     async def running(self, name: str) -> bool:
         """Its status says so, or its pid file, or there is a process of that name."""
-        return (await shell(self._host, _RUNNING, await self._path(name), name)).ok
+        return (await shell(self._host, RUNNING, await self._path(name), name)).ok
 
     async def act(self, name: str, verb: Verb) -> Said:
         """Start, stop and so on."""

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from device_agent import system_text
+from device_agent.readings.process_name import whole_name
 
 TICKS = 100
 """Ticks in a second in all that Linux tells: the same on every machine it runs on today."""
@@ -165,7 +166,7 @@ def _process(part: str, owners: dict[str, str], booted: int, page: int) -> Proce
     words = command[:COMMAND_BYTES].rstrip("\0").split("\0") if command.strip("\0") else []
     return Process(
         pid=int(found.pid),
-        name=found.name,
+        name=whole_name(found.name, words),
         command=tuple(words),
         state=found.state,
         parent=fields[0],

@@ -95,7 +95,7 @@ async def netstat(host: Host) -> Ended:
         outstation run '*' network.netstat
     """
     found = await _connections(host)
-    names, _, listing = (await look(host, _HOLDERS)).out.partition("%%\n")
+    names, _, listing = (await look(host, _HOLDERS)).out.partition("\n%%\n")
     programs = holders(listing, names)
     rows = [connection.shown(programs) for connection in found[:CONNECTIONS_NAMED]]
     cut = len(found) > CONNECTIONS_NAMED
