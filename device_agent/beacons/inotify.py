@@ -8,12 +8,11 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from msgspec import Struct
-
 from device_agent.beacons import inotify_calls
 from device_agent.beacons.aside import Aside
 from device_agent.beacons.given import Given
 from device_agent.beacons.inotify_calls import IGNORED, ISDIR, MASKS, OVERFLOW, Change
+from device_agent.beacons.inotify_watches import NEW, Wanted, Watch, Watches
 from device_agent.beacons.port import Around, Found, Looking
 
 LOOK_SECONDS: Final = 1.0
@@ -29,27 +28,6 @@ READS: Final = 16
 DEFAULT: Final = ("create", "delete", "modify")
 WORDS: Final = frozenset(MASKS) - {"isdir", "q_overflow"}
 OPTIONS: Final = ("auto_add", "exclude", "mask", "recurse")
-NEW: Final = MASKS["create"] | MASKS["moved_to"]
-
-
-class _Wanted(Struct, frozen=True):
-    """What is wanted of one path."""
-
-    path: str
-    mask: int
-    recurse: bool
-    auto_add: bool
-    excluded: tuple[Callable[[str], bool], ...]
-
-    def excludes(self, path: str) -> bool:
-        return any(test(path) for test in self.excluded)
-
-
-class _Watch(Struct, frozen=True):
-    path: str
-    wanted: _Wanted
-    file: tuple[int, int] | None
-    """What the path named when the watch began."""
 
 
 class Inotify(Looking):
@@ -70,7 +48,7 @@ class Inotify(Looking):
         self._coalesce = given.typed("coalesce", given.values.get("coalesce", False), bool, "a boolean")
         self._aside = Aside()
         self._descriptor = -1
-        self._watches: dict[int, _Watch] = {}
+        self._watches = Watches(-1)
         self._gone: set[str] = set()
         self._beyond = ""
         self._wrong: list[str] = []
@@ -87,7 +65,7 @@ class Inotify(Looking):
     # --- in its thread ---------------------------------------------------------------------------------------------
 
     def _let_go(self) -> None:
-        self._watches.clear()
+        self._watches = Watches(-1)
         self._gone.clear()
         self._beyond = ""
         if self._descriptor >= 0:
@@ -97,12 +75,12 @@ class Inotify(Looking):
     def _look(self) -> list[Found]:
         if self._descriptor < 0:
             self._descriptor = inotify_calls.begin()
+            self._watches = Watches(self._descriptor)
         self._wrong.clear()
         found = [told for change in self._read() for told in self._told(change)]
         self._let_go_of_moved()
-        watched = {each.path for each in self._watches.values()}
         for path, wanted in self._wanted.items():
-            if path not in watched and os.path.lexists(path):
+            if wanted not in self._watches and os.path.lexists(path):
                 self._add(path, wanted)
                 if path in self._gone and wanted.mask & MASKS["create"]:
                     # It was replaced, as editors do: the watch was on what is no more.
@@ -115,15 +93,11 @@ class Inotify(Looking):
         return list({(each.tag, each.about): each for each in found}.values()) if self._coalesce else found
 
     def _let_go_of_moved(self) -> None:
-        """Of a path that names another file now, as after a rotation, the watch is still on the one before."""
-        for each in list(self._watches.values()):
-            path = each.path
-            if path != each.wanted.path or (now := _file(path)) is None or now == each.file:
-                continue
-            for number in [number for number, watch in self._watches.items() if watch.wanted.path == path]:
-                inotify_calls.unwatch(self._descriptor, number)
-                del self._watches[number]
-            self._gone.add(path)
+        """Let go of what is no longer at its path: the watch has gone with the file or folder."""
+        self._watches.let_go_of_parted()
+        if moved := {watch.path for watch in self._watches.tops() if watch.is_moved}:
+            self._watches.leave(lambda watch: watch.wanted.path in moved)
+            self._gone |= moved
 
     def _read(self) -> Iterator[Change]:
         for _ in range(READS):
@@ -136,35 +110,39 @@ class Inotify(Looking):
         if change.mask & OVERFLOW:
             error = "changes came faster than they could be told: some of them were missed"
             return [Found({"error": error}, about="missed", same=error)]
-        watch = self._watches.get(change.watch)
-        if watch is None:
-            return []
+        told: dict[tuple[str, str], Found] = {}
+        for watch in self._watches.at(change.watch):
+            # Two entries may watch one folder under the same path: what it tells is told once.
+            told |= {(each.tag, each.about): each for each in self._told_of(watch, change)}
         if change.mask & IGNORED:
-            del self._watches[change.watch]
-            if watch.path in self._wanted:
-                self._gone.add(watch.path)
+            self._gone |= {each.path for each in self._watches.forget(change.watch) if each.path == each.wanted.path}
+        return list(told.values())
+
+    def _told_of(self, watch: Watch, change: Change) -> list[Found]:
+        """What a change is for one path and one entry of the configuration."""
         path = f"{watch.path.rstrip('/')}/{change.name}" if change.name else watch.path
-        wanted = watch.wanted
+        wanted, known = watch.wanted, False
+        if change.mask & ISDIR and change.mask & MASKS["moved_from"]:
+            self._watches.part(change.cookie, wanted, path)
+        elif change.mask & ISDIR and change.mask & MASKS["moved_to"]:
+            known = self._watches.rejoin(change.cookie, wanted, path)
         if wanted.excludes(path):
             return []
         told = [_found(watch.path, path, change)] if change.mask & wanted.mask else []
-        if wanted.auto_add and change.mask & ISDIR and change.mask & NEW:
+        if wanted.auto_add and not known and change.mask & ISDIR and change.mask & NEW:
             # What was made in it before it was watched is told from its list.
             for inner in self._add(path, wanted):
                 here = Change(0, MASKS["create"], "")
                 told += [_found(str(Path(inner).parent), inner, here)] if here.mask & wanted.mask else []
         return told
 
-    def _add(self, path: str, wanted: _Wanted, depth: int = 0) -> list[str]:
+    def _add(self, path: str, wanted: Wanted, depth: int = 0) -> list[str]:
         """Watch a path and, if that is wanted, the folders in it; what is in a folder."""
-        # New folders must be known also where they are not told.
-        mask = wanted.mask | (NEW if wanted.auto_add else 0)
         if len(self._watches) >= WATCHES:
             self._beyond = wanted.path
             return []
         try:
-            file = _file(path)
-            self._watches[inotify_calls.watch(self._descriptor, path, mask)] = _Watch(path, wanted, file)
+            self._watches.begin(path, wanted)
             inside = [(entry.path, entry.is_dir(follow_symlinks=False)) for entry in os.scandir(path)]
         except (FileNotFoundError, NotADirectoryError):
             return []  # It is a file, or has gone again.
@@ -191,20 +169,11 @@ def _found(folder: str, path: str, change: Change) -> Found:
     return Found({"path": shown, "change": change.words}, tag=_shown(folder), about=f"{shown} {change.words}")
 
 
-def _file(path: str) -> tuple[int, int] | None:
-    """Which file a path names; None for none."""
-    try:
-        told = os.stat(path)  # noqa: PTH116 - of a path that may be no text
-    except OSError:
-        return None
-    return told.st_dev, told.st_ino
-
-
 def _shown(path: str) -> str:
     return path.encode(errors="surrogateescape").decode(errors="replace")
 
 
-def _wanted(given: Given, path: str, options: Any) -> _Wanted:
+def _wanted(given: Given, path: str, options: Any) -> Wanted:
     if not path.startswith("/") or "\0" in path:
         raise given.wrong("option files must have paths from the root on.", path)
     options = {} if options is None else options
@@ -227,7 +196,7 @@ def _wanted(given: Given, path: str, options: Any) -> _Wanted:
     excluded = options.get("exclude", [])
     if not isinstance(excluded, list):
         raise given.wrong("exclude must be list.", excluded, f"exclude: [{path}/cache]")
-    return _Wanted(
+    return Wanted(
         path=path,
         mask=bits,
         recurse=options.get("recurse", False),

@@ -43,6 +43,8 @@ class Change(NamedTuple):
     watch: int
     mask: int
     name: str
+    cookie: int = 0
+    """The same in both events of a move; 0 in all others."""
 
     @property
     def words(self) -> str:
@@ -80,11 +82,11 @@ def changes(descriptor: int) -> list[Change]:
         return []
     found, at = [], 0
     while at < len(read):
-        number, mask, _, size = _HEAD.unpack_from(read, at)
+        number, mask, cookie, size = _HEAD.unpack_from(read, at)
         at += _HEAD.size
         name = read[at : at + size].rstrip(b"\0").decode(errors="surrogateescape")
         at += size
-        found.append(Change(number, mask, name))
+        found.append(Change(number, mask, name, cookie))
     return found
 
 
