@@ -307,7 +307,7 @@ def _allowed(kind: inspect.Type) -> str:
 
 
 def _wrong(kind: inspect.Type, tree: Tree, path: str, outer: inspect.Type) -> ConfigInvalid:
-    name = path.rpartition(".")[2].partition("[")[0]
+    name, _, place = path.rpartition(".")[2].partition("[")
     # What was written for a secret must not end in a log.
     secret = isinstance(tree, Scalar) and not tree.empty and _secret.search(name)
     hidden = Scalar(tree.place, tree.kind, "…", plain=True) if secret and isinstance(tree, Scalar) else tree
@@ -316,12 +316,12 @@ def _wrong(kind: inspect.Type, tree: Tree, path: str, outer: inspect.Type) -> Co
         where=str(tree.place),
         found=shown(hidden),
         allowed=_allowed(outer),
-        hint=_hint(unwrapped(kind), hidden, name),
+        hint=_hint(unwrapped(kind), hidden, name, key="" if place else f"{name}: "),
     )
 
 
-def _hint(inner: inspect.Type, tree: Tree, name: str) -> str | None:
-    """The step that mends what most often was meant."""
+def _hint(inner: inspect.Type, tree: Tree, name: str, key: str) -> str | None:
+    """The step that mends what most often was meant; ``key`` stands before the value, and is empty in a list."""
     if not isinstance(tree, Scalar):
         return None
     text = tree.text[:80]
@@ -329,7 +329,7 @@ def _hint(inner: inspect.Type, tree: Tree, name: str) -> str | None:
         case _ if tree.empty:
             return f"write a value behind {name}:, or remove the line for the default"
         case inspect.StrType() if tree.kind != "str":
-            return f'quote it: {name}: "{text}"'
+            return f'quote it: {key}"{text}"'
         case inspect.ListType():
             return f"a list is written {name}: [{text}]"
         case inspect.StructType():
@@ -342,6 +342,6 @@ def _hint(inner: inspect.Type, tree: Tree, name: str) -> str | None:
         case inspect.IntType() if _number.fullmatch(tree.text) and not _whole.fullmatch(tree.text):
             return "write it with all its digits, and without a point, an exponent or quotes"
         case inspect.IntType() | inspect.FloatType() if tree.kind == "str" and _number.fullmatch(tree.text):
-            return f"write the number without quotes: {name}: {text}"
+            return f"write the number without quotes: {key}{text}"
         case _:
             return None

@@ -80,12 +80,28 @@ def setting_names(root: Node) -> None:
             _keep(value)
         elif key.value == "nodegroups":
             _keep_below(value)
+        elif key.value == "reactor":
+            _keep_tags(value)
         elif key.value == "proxy":
             roster_names(MappingNode(f"{_TAG}map", [(key, value)]))
             for field, inner in _pairs(value):
                 if field.value == "ids":
                     _keep_below(inner)
     _keep_targets(root)
+
+
+def map_names(root: Node) -> None:
+    """Keep the tags of a reactor map, and what its throttles are for and count by."""
+    _keep_tags(root)
+    for key, value in _pairs(root):
+        if key.value == "reactor":
+            _keep_tags(value)
+        elif key.value == "reactor_throttle":
+            for name, throttle in _pairs(value):
+                _keep(name, key=True)
+                for field, inner in _pairs(throttle):
+                    if field.value == "by":
+                        _keep_below(inner)
 
 
 def rewritten(root: Node) -> Iterator[tuple[int, str]]:
@@ -102,6 +118,12 @@ def _keep(node: Node, *, key: bool = False) -> None:
         return
     if node.tag in _GUESSED or (key and node.tag == _NULL and node.value):
         node.tag = _STR
+
+
+def _keep_tags(rules: Node) -> None:
+    for rule in rules.value if isinstance(rules, SequenceNode) else []:
+        for tag, _ in _pairs(rule):
+            _keep(tag, key=True)
 
 
 def _keep_below(root: Node) -> None:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from device_agent.protocol import tags
 from gateway import render_yaml
 from gateway.reactor.throttle import Throttle
+from gateway.render_names import map_names
 
 ENTRIES: Final = 10_000
 PATHS: Final = 256
@@ -75,7 +76,7 @@ def parsed_text(text: str, where: str) -> RuleMap:
     What is wrong with it is named in the map.
     """
     try:
-        said = render_yaml.read(text)
+        said = render_yaml.read(text, map_names)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f":{mark.line + 1}" if mark is not None else ""

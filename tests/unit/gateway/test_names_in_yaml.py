@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,12 @@ from device_agent.errors import ConfigInvalid
 from device_agent.settings import load_text
 from gateway.cli.ssh_inventory import read as read_inventory
 from gateway.config import StationSettings
+from gateway.devices.policy_file import PolicyTable
 from gateway.jobs.target_text import NotText, target_text
 from gateway.orchestrate.compiling import compiled as compiled_steps
 from gateway.orchestrate.deeds import JobDeed, WaitDeed, deed
 from gateway.orchestrate.words import SlsFile, Step
+from gateway.reactor.rules import parsed_text
 from gateway.reactor.sls import Reaction, RenderedFile, Trouble, compiled
 from gateway.render_names import reaction_names, roster_names, setting_names, step_names, top_names
 from gateway.render_pillar import Compiler, Rules
@@ -74,6 +77,16 @@ def test_a_reaction_is_for_the_device_whose_name_is_typed(name: str) -> None:
     assert reaction.kwarg == {"match": {"minions_pre": [name]}}
     (reaction,), _ = reactions(f"a:\n  runner.cache.grains:\n    - tgt: {name}\n")
     assert reaction.kwarg == {"tgt": name}
+
+
+@pytest.mark.parametrize("name", TYPED)
+def test_a_reactor_map_keeps_its_tags_and_what_its_throttles_count_by(name: str) -> None:
+    text = f"reactor:\n- {name}: /a.sls\nreactor_throttle:\n  {name}: {{once_within: 60, by: [{name}]}}\n"
+    for found in (parsed_text(text, "map.yaml"), parsed_text(f"- {name}: /a.sls\n", "map.yaml")):
+        assert ([rule.glob for rule in found.rules], found.skipped) == ([name], ())
+    throttle = parsed_text(text, "map.yaml").throttles[name]
+    assert (throttle.once_within, throttle.by) == (60, [name])
+    assert read(f"reactor: [{{{name}: /a.sls}}]\n", setting_names) == {"reactor": [{name: "/a.sls"}]}
 
 
 def test_two_ids_of_a_reactor_file_that_are_one_number_are_two_reactions() -> None:
@@ -136,6 +149,49 @@ def test_a_nodegroup_that_is_no_text_is_refused_by_its_line(text: str) -> None:
     with pytest.raises(ConfigInvalid) as caught:
         load_text(StationSettings, f"name: lisbon\nnodegroups:\n  g: {text}\n", Path("/etc/x.yaml"))
     assert str(caught.value.where) == "/etc/x.yaml:3"
+
+
+def policy(text: str) -> str:
+    return f"rules:\n  operator:\n  - {text}\n"
+
+
+@pytest.mark.parametrize(
+    ("table", "text", "line"),
+    [
+        *[
+            (PolicyTable, policy(f"{{functions: [test.*], {each}: [{{}}]}}"), 3)
+            for each in ("targets", "sites", "users", "groups", "tokens")
+        ],
+        (PolicyTable, policy("{functions: [{}]}"), 3),
+        (PolicyTable, policy("{functions: [cmd.*], arguments: {cmd.*: [{positional: [{}]}]}}"), 3),
+        (PolicyTable, policy("{functions: [cmd.*], arguments: {cmd.*: [{named: {a: {}}}]}}"), 3),
+        (PolicyTable, "centre:\n- functions: [test.*]\n  targets:\n  - door-1\n  - {}\n", 5),
+        (StationSettings, "name: lisbon\nsites:\n  unproven: [{}]\n", 3),
+        (StationSettings, "name: lisbon\nspool:\n  urgent:\n  - {}\n", 4),
+        (StationSettings, "name: {}\n", 1),
+        (StationSettings, "name: lisbon\nupstream: {type: salt, masters: [a], id: {}}\n", 2),
+    ],
+)
+def test_a_name_in_a_list_of_the_settings_that_is_no_text_is_refused_by_its_line(
+    table: type[PolicyTable | StationSettings], text: str, line: int
+) -> None:
+    for name in ("00427", "427", "1_0", "0x1F", "52:54:00:42:25:43", "on", "No", "1.50", "2026-11-27"):
+        with pytest.raises(ConfigInvalid) as caught:
+            load_text(table, text.replace("{}", name), Path("/etc/x.yaml"))
+        assert str(caught.value.where) == f"/etc/x.yaml:{line}", name
+        # A setting with the word token in its path may be a secret, which no message shows.
+        if "tokens" not in text:
+            assert name in str(caught.value.found)
+            key = re.search(r"(\w+: )?{}", text.replace("- {}", "{}"))
+            assert key is not None
+            assert caught.value.hint == f'quote it: {key[1] or ""}"{name}"'
+
+
+def test_a_name_that_is_a_key_of_the_settings_is_kept_as_typed() -> None:
+    users = load_text(PolicyTable, "users: {00427: admin, on: viewer}\ntokens: {1_0: viewer}\n", Path("/x.yaml"))
+    assert (users.users, users.tokens) == ({"00427": "admin", "on": "viewer"}, {"1_0": "viewer"})
+    settings = load_text(StationSettings, "name: lisbon\nnodegroups: {00427: cam-1}\n", Path("/x.yaml"))
+    assert settings.nodegroups == {"00427": "cam-1"}
 
 
 @pytest.mark.parametrize("text", ["427", "on", "1.5", "[427]", "[on]"])
