@@ -319,16 +319,18 @@ class KeptRooms:
             clock=self._clock,
             doubt=rooms.doubt,
         )
+        foreseen = ForeseenTroubles(
+            site=settings.name,
+            acceptance=rooms.acceptance,
+            calls=self.own.calls,
+            operator=lambda: reactor_by(rooms.policies.policy),
+            brought=self.custom.reach,
+            station_grants=settings.station.grants,
+            expires_seconds=settings.reactions.expires_seconds,
+        )
         self.explain = Explain(
             planner=planner,
-            foreseen=ForeseenTroubles(
-                site=settings.name,
-                acceptance=rooms.acceptance,
-                calls=self.own.calls,
-                operator=lambda: reactor_by(rooms.policies.policy),
-                brought=self.custom.reach,
-                expires_seconds=settings.reactions.expires_seconds,
-            ),
+            foreseen=foreseen,
             book=book,
             held=held,
             bus=rooms.bus,
@@ -338,6 +340,7 @@ class KeptRooms:
         self.replay = Replay(
             planner=planner,
             planning=lambda operator: planning(lambda: operator),
+            foreseen=foreseen,
             past=Past(rooms.reader, Seen(rooms.reader, rooms.metrics)),
             clock=self._clock,
         )

@@ -24,7 +24,7 @@ from typing import Any, Final
 from device_agent.errors import Refused
 from device_agent.protocol import limits, several
 from device_agent.trust.argument_glob import compile_argument_glob, limiting_folder
-from device_agent.trust.reach import Custom, concerns, granted, no_custom, why_further
+from device_agent.trust.reach import Custom, can_cover, concerns, granted, no_custom, why_further
 
 DEFAULT_GRANTS: Final = ("looks",)
 """What a site gets unless somebody grants it more: it may look and not touch."""
@@ -107,6 +107,12 @@ def check_function(
     Returns the folders that paths among the arguments lie in by grant, and that links must not lead out of.
     """
     return [folder for call in several.calls(fun, arg, kwarg) for folder in _check_call(policy, call, origin, custom)]
+
+
+def check_function_name(policy: SitePolicy, fun: str, *, custom: Custom = no_custom) -> None:
+    """Check that the site may order a function with some arguments. Raises ``Refused`` (``not_granted``)."""
+    if not any(can_cover(term, fun, custom) for term in policy.fun):
+        raise Refused("not_granted", fun)
 
 
 def _check_call(policy: SitePolicy, call: several.Call, origin: str, custom: Custom) -> list[str]:

@@ -340,6 +340,23 @@ def granted(term: str, fun: str, given: Arguments | None, *, spelled: bool = Fal
     return spelled if FUNCTIONS.get(fun, "shell") != "shell" else _names_module(term, fun)
 
 
+def can_cover(term: str, fun: str, custom: Custom = no_custom) -> bool:
+    """Whether a class or a glob in a grant covers a function with some arguments.
+
+    Of a list of functions nothing is known without its arguments, so every term can cover one.
+    """
+    if fun == several.SEVERAL:
+        return True
+    # No argument makes a call reach less far than it does without arguments.
+    least = reach_of(fun, NONE, custom) or "shell"
+    if term not in CLASSES:
+        return _glob(term)(fun) and (least != "shell" or _names_module(term, fun))
+    further = {each.reach for each in FURTHER.get(fun, ())}
+    if fun in CARRIERS or fun in TELLING:
+        further.add("shell")
+    return term == least or (term in further and CLASSES.index(term) > CLASSES.index(least))
+
+
 def grants_shell(terms: Sequence[str]) -> bool:
     """Whether any of these covers a function that is as good as a shell."""
     shell = [fun for fun, reach in FUNCTIONS.items() if reach == "shell"]

@@ -11,7 +11,8 @@ from gateway.audit.book import AuditBook
 from gateway.audit.deed import Deed
 from gateway.calls.call import Kind, shown
 from gateway.calls.functions import Function
-from gateway.devices.policy import Deny, Hold, Operator, Policy, call_text, not_allowed
+from gateway.devices.policy import Deny, Hold, Operator, Policy, Verdict, call_text, not_allowed
+from gateway.devices.policy_by_name import denied_by_name
 from gateway.metrics import Metrics
 from gateway.store.writer import Statement
 
@@ -72,7 +73,10 @@ class CallPermission:
         *,
         by_name: bool = False,
     ) -> PolicyRefused | None:
-        """Why a call is refused; None for one that is allowed. ``by_name``: its arguments are not known."""
+        """Why a call is refused; None for one that is allowed.
+
+        ``by_name``: its arguments are not known, so it is refused if no rule can let it through.
+        """
         policy = self._policy()
         asked = call_text(said, arg, shown(kwarg))[:REASON_CHARACTERS]
         if function.refused:
@@ -82,9 +86,13 @@ class CallPermission:
         if not operator.may(function.need):
             return not_allowed(policy, operator, function.need, asked)
         # Without rules a role is enough; and rules are about what operators run, not about what all may look at.
-        if by_name or not function.ruled or function.need != "run" or policy.operator is None:
+        if not function.ruled or function.need != "run" or policy.operator is None:
             return None
-        verdict = policy.judge(operator, said, list(arg), dict(kwarg), [], [self._site], self._clock.wall())
+        verdict: Verdict | None
+        if by_name:
+            verdict = denied_by_name(policy, operator, said, can_wait=False)
+        else:
+            verdict = policy.judge(operator, said, list(arg), dict(kwarg), [], [self._site], self._clock.wall())
         if isinstance(verdict, Hold):
             verdict = Deny("a call of the station itself cannot wait for a release", f"a rule for {said} without hold")
         if not isinstance(verdict, Deny):

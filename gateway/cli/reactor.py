@@ -175,7 +175,8 @@ REPLAY = HelpText(
     details=(
         "With --rule it is one file of yours instead, which no rule has to name yet, for the events of --tag. It is "
         "sent along: Jinja and YAML, at most 128 KiB, and it includes and imports nothing. Throttles and the depth of "
-        "chains are left aside. The totals at the end are on stderr."
+        "chains are left aside. Each reaction that the station would refuse now is named with its line. The totals at "
+        "the end are on stderr."
     ),
     examples=[
         ("outstation reactor replay --since 1d", "yesterday's events by today's rules"),

@@ -339,16 +339,13 @@ def _first_that_fits(rules: Sequence[Rule], asked: _Asked) -> Verdict:
             return rule.verdict(asked)
         if refusal[0] > closest:
             closest, reason = refusal
-    return (
-        reason
-        if reason.allowed
-        else Deny(reason.why, _list([reach.words(each) for each in _granted(rules, asked.operator)]))
-    )
+    return reason if reason.allowed else Deny(reason.why, granted_words(rules, asked.operator))
 
 
-def _granted(rules: Sequence[Rule], operator: Operator) -> list[str]:
+def granted_words(rules: Sequence[Rule], operator: Operator) -> str:
+    """What the rules grant to an operator, for people."""
     mine = [rule for rule in rules if rule.is_for(operator)]
-    return list(dict.fromkeys(glob for rule in mine for glob in rule.functions))
+    return _list([reach.words(each) for each in dict.fromkeys(glob for rule in mine for glob in rule.functions)])
 
 
 def _ungranted(terms: Sequence[str], asked: _Asked) -> str:

@@ -160,7 +160,8 @@ class Acceptance:
     def refusal(self, request: JobRequest, operator: Operator, *, by_name: bool = False) -> OutstationError | None:
         """What ``submit`` would raise for a request now; None for one that it would take. Nothing is kept of it.
 
-        ``by_name``: of the request only the function is known, so rules about arguments and targets do not count.
+        ``by_name``: of the request only the function is known. It is refused if it would be with any arguments and
+        any target.
         """
         try:
             request, now = signed(request), self._sealer.now()
@@ -170,11 +171,11 @@ class Acceptance:
             draft = draft_of(request, at, user=str(operator), jid=jid, issued=now, seconds=seconds, origin="")
             draft = with_typed(draft, request)
             checked(draft)
-            if self._permission is not None and (not by_name or self._permission.is_without_rules()):
-                denied = self._permission.refusal(operator, draft, target)
+            if self._permission is not None:
+                denied = self._permission.refusal(operator, draft, target, by_name=by_name)
                 if denied is not None:
                     return denied
-            self._sealer.may_issue(draft)
+            self._sealer.may_issue(draft, by_name=by_name)
         except (UsageInvalid, PolicyRefused) as error:
             return error
         return None

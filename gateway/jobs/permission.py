@@ -33,6 +33,7 @@ from gateway.devices.policy import (
     matches_any,
     not_allowed,
 )
+from gateway.devices.policy_by_name import denied_by_name
 from gateway.devices.registry import Registry
 from gateway.jobs.asker import asker, is_own
 from gateway.jobs.narrowing import named_devices, narrowed_to
@@ -110,14 +111,19 @@ class Permission:
         deed = _deed(operator, narrowed, "hold" if held else "allow", job.why)
         return narrowed, Ruling(held, shut=shut, statements=tuple(self._audit.statements([deed])))
 
-    def refusal(self, operator: Operator, job: Job, target: Target) -> PolicyRefused | None:
-        """What ``here`` would raise; None for a job that it would take. Records nothing."""
-        _, verdict, _ = self._ruled(operator, job, target)
-        return self._refusal(operator, job, verdict) if isinstance(verdict, Deny) else None
+    def refusal(self, operator: Operator, job: Job, target: Target, *, by_name: bool = False) -> PolicyRefused | None:
+        """What ``here`` would raise; None for a job that it would take. Records nothing.
 
-    def is_without_rules(self) -> bool:
-        """Whether operators run what their role lets them, whatever its arguments and its target are."""
-        return self._policy().operator is None
+        ``by_name``: only the function of the job is known, so it is refused if no rule can let it through.
+        """
+        verdict: Verdict | None
+        if by_name and self._policy().operator is not None:
+            verdict = denied_by_name(self._policy(), operator, job.fun, can_wait=True)
+        else:
+            _, verdict, _ = self._ruled(operator, job, target)
+        if not isinstance(verdict, Deny):
+            return None
+        return self._refused(operator, verdict, job.fun) if by_name else self._refusal(operator, job, verdict)
 
     def _ruled(self, operator: Operator, job: Job, target: Target) -> tuple[Job, Verdict, list[Allow | Hold]]:
         """The job, narrowed if need be, the verdict on it, and those that let its functions through."""

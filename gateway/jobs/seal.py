@@ -84,8 +84,12 @@ class Sealer:
         certificate = self._authority.certificate
         return None if self._authority.master is not None or certificate is None else float(certificate.policy.ttl)
 
-    def may_issue(self, job: Job) -> None:
-        """Raises ``PolicyRefused`` when no device would take this job from this station."""
+    def may_issue(self, job: Job, *, by_name: bool = False) -> None:
+        """Raises ``PolicyRefused`` when no device would take this job from this station.
+
+        ``by_name``: its arguments are not known and left out. It is refused if the site may not order its function
+        with any arguments.
+        """
         if self._authority.master is not None:
             self._master_may_issue(job)
             return
@@ -105,7 +109,10 @@ class Sealer:
                         "not_granted",
                         "it is as good as a root shell, which the master of this site may not order itself",
                     )
-                policy.check_function(certificate.policy, *call, origin=job.origin, custom=self.custom_reach)
+                if by_name:
+                    policy.check_function_name(certificate.policy, fun, custom=self.custom_reach)
+                else:
+                    policy.check_function(certificate.policy, *call, origin=job.origin, custom=self.custom_reach)
         except Refused as refused:
             if refused.reason == "issuer_expired":
                 raise PolicyRefused(

@@ -33,7 +33,6 @@ from device_agent.protocol.messages import Grains, Hello, Job
 from device_agent.protocol.several import calls
 from device_agent.protocol.stations import station_device
 from device_agent.signed_delivery import vouched
-from device_agent.trust.reach import granted
 from gateway.answers import Answers, Within
 from gateway.devices.authority import Authority
 from gateway.devices.epochs import Epochs
@@ -45,6 +44,7 @@ from gateway.downlinks.ssh_outgoing import Outgoing
 from gateway.downlinks.ssh_starts import DoubtedStarts
 from gateway.downlinks.under_way import UnderWay
 from gateway.metrics import Metrics
+from gateway.own.grants import check_station_grants
 from gateway.own.settings import OwnSettings
 from gateway.store.damage import ROW, decode
 from gateway.store.doubt import Doubt
@@ -256,6 +256,5 @@ class _Granted(Delivery):
     def open(self) -> tuple[Job, float]:
         job, remaining = self._inner.open()
         for fun, arg, kwarg in calls(job.fun, job.arg, job.kwarg):
-            if not any(granted(term, fun, (arg, kwarg), custom=self._custom.reach) for term in self._grants):
-                raise Refused("not_granted", f"{fun} on a station takes a grant in its settings: station.grants")
+            check_station_grants(self._grants, fun, (arg, kwarg), self._custom.reach)
         return job, remaining

@@ -89,10 +89,10 @@ class Explain:
         for rule in known.map.rules:
             event = next((each for each in newest if tags.matches(rule.glob, each.tag)), None)
             found = await self._planner.checked(known, rule, event)
-            troubles = [each for each in found.troubles if each.level != "note"]
+            troubles = [*found.troubles]
             troubles += await self._foreseen.of_reactions(found.reactions, partial(text_of, known))
             for file in known.of(rule.paths):
-                troubles += await self._foreseen.of_text(file, rule.glob, text_of(known, file), found.reactions)
+                troubles += await self._foreseen.of_text(file, rule.glob, text_of(known, file), found)
             rules.append(
                 {
                     "tag": rule.glob,

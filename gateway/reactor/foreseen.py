@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import Final
 
 from device_agent import loader
-from device_agent.errors import NotFound, OutstationError
+from device_agent.errors import NotFound, OutstationError, Refused
 from device_agent.notify import one_sentence
+from device_agent.protocol.stations import station_device
+from device_agent.trust.reach import Custom
 from gateway.calls.call import CallRequest
 from gateway.calls.calls import Calls
 from gateway.devices.policy import Operator
 from gateway.jobs.accept import Acceptance
+from gateway.own.grants import check_station_grants
 from gateway.reactor.requests import request_of
-from gateway.reactor.sls import KINDS, WHAT_CHARACTERS, Level, Reaction, Trouble
+from gateway.reactor.sls import KINDS, WHAT_CHARACTERS, Compiled, Level, Reaction, Trouble, not_a_command
+from gateway.reactor.source_lines import SourceLines
+from gateway.reactor.written_calls import WrittenCall, written_calls
 
-_WORD: Final = re.compile(rf"(?:^|[\s{{'\"])({'|'.join(KINDS)})\.([A-Za-z_]\w*(?:\.\w+)+)['\"]?\s*:(?:\s|$)")
-"""A type with its function, as the key that it is in a file."""
-
-WORDS: Final = 1000
-"""Functions of one file that are looked at."""
+CALLS: Final = 1000
+"""Most calls of a text that are checked."""
 
 
 class ForeseenTroubles:
@@ -34,10 +36,12 @@ class ForeseenTroubles:
         acceptance: Acceptance,
         calls: Calls,
         operator: Callable[[], Operator],
-        brought: Callable[[str], object],
+        brought: Custom,
+        station_grants: Sequence[str],
         expires_seconds: float,
     ) -> None:
         """``operator`` is the reactor with its roles; ``brought`` knows the functions that the site added."""
+        self._station_grants = station_grants
         self._site = site
         self._acceptance = acceptance
         self._calls = calls
@@ -53,31 +57,42 @@ class ForeseenTroubles:
             source: Returns the text of a file by its path.
         """
         found: dict[Trouble, None] = {}
+        sources: dict[str, SourceLines] = {}
         for each in reactions:
-            line, text = line_of(source(each.file), each.id, each.said)
             for level, what in await self._of(each):
+                if each.file not in sources:
+                    sources[each.file] = await asyncio.to_thread(SourceLines, source(each.file))
+                line, text = sources[each.file].of(each)
                 trouble = Trouble(file=each.file, id=each.id, line=line, text=text, level=level, what=what)
                 found[trouble] = None
         return list(found)
 
-    async def of_text(self, file: str, rule: str, text: str, known: Sequence[Reaction]) -> list[Trouble]:
-        """What would be refused of the functions that a file names and that are not among the ``known`` reactions.
+    async def of_text(self, file: str, rule: str, text: str, known: Compiled) -> list[Trouble]:
+        """What would be refused of the functions that stand in the text of a file and are not in ``known``.
 
-        A template says its functions with an event alone; and with one event it does not say them all. So the names
-        are taken from the text, where they stand as keys. Their arguments and targets are not known.
+        A template shows its functions with an event alone, and with one event not all of them. Their arguments and
+        targets are not known.
         """
-        said = {each.said for each in known if each.file == file}
-        found = []
-        for number, line, first, fun in list(written_functions(text))[:WORDS]:
-            if f"{first}.{fun}" in said:
+        said = {each.said for each in known.reactions if each.file == file}
+        told = {each.what for each in known.troubles if each.file == file}
+        found: list[Trouble] = []
+        for call in await asyncio.to_thread(lambda: list(islice(written_calls(text), CALLS))):
+            if call.said in said:
                 continue
-            said.add(f"{first}.{fun}")
-            each = Reaction(id="", file=file, rule=rule, said=f"{first}.{fun}", kind=KINDS[first], fun=fun, tgt="*")
+            said.add(call.said)
             found += [
-                Trouble(file=file, line=number, text=line.strip(), level=level, what=what)
-                for level, what in await self._of(each, by_name=True)
+                Trouble(file=file, line=call.line, text=call.text, level=level, what=what)
+                for level, what in await self._of_call_by_name(file, rule, call)
+                if what not in told
             ]
         return found
+
+    async def _of_call_by_name(self, file: str, rule: str, call: WrittenCall) -> list[tuple[Level, str]]:
+        if "." not in call.fun:
+            # Under any other type a key without a module, or one that a template computes, says too little.
+            return [("error", not_a_command(call.fun))] if call.type == "cmd" and call.fun else []
+        reaction = Reaction(id="", file=file, rule=rule, said=call.said, kind=KINDS[call.type], fun=call.fun, tgt="*")
+        return await self._of(reaction, by_name=True)
 
     async def _of(self, reaction: Reaction, *, by_name: bool = False) -> list[tuple[Level, str]]:
         """Level and words of each thing that is wrong; ``by_name``: the arguments and the target are not known."""
@@ -91,6 +106,12 @@ class ForeseenTroubles:
         refused = self._acceptance.refusal(request, self._operator(), by_name=by_name)
         if refused is not None:
             return [*found, ("error", _words(refused))]
+        if reaction.kind == "caller" or reaction.tgt == station_device(self._site):
+            given = None if by_name else (reaction.arg, reaction.kwarg)
+            try:
+                check_station_grants(self._station_grants, reaction.fun, given, self._brought)
+            except Refused as denied:
+                return [*found, ("error", f"the station would refuse it: {denied.detail}"[:WHAT_CHARACTERS])]
         if self._brought(reaction.fun) is not None:
             return found
         try:
@@ -114,28 +135,6 @@ class ForeseenTroubles:
             kwarg=reaction.kwarg,
         )
         return await self._calls.refusal(request, self._operator(), direct=reaction.direct, by_name=by_name)
-
-
-def written_functions(text: str) -> Iterable[tuple[int, str, str, str]]:
-    """Line number, line, type and function of each reaction whose function stands in a text as a key."""
-    for number, line in enumerate(text.splitlines(), start=1):
-        if not line.lstrip().startswith("#"):
-            for found in _WORD.finditer(line):
-                yield number, line, found[1], found[2]
-
-
-def line_of(text: str, name: str, said: str) -> tuple[int, str]:
-    """Number and text of the line where a reaction stands: its function, below its id where the id is as written."""
-    first = said.partition(".")[0]
-    lines = list(enumerate(text.splitlines(), start=1))
-    tops = (f"{name}:", f"'{name}':", f'"{name}":')
-    begin = next((at for at, (_, line) in enumerate(lines) if line.startswith(tops)), None)
-    for word in (said, first):
-        pattern = re.compile(rf"(?<![\w.]){re.escape(word)}['\"]?\s*:?(?:\s|$)")
-        for number, line in lines[begin or 0 :]:
-            if pattern.search(line):
-                return number, line.strip()
-    return (lines[begin][0], lines[begin][1].strip()) if begin is not None else (0, "")
 
 
 def _words(error: OutstationError) -> str:

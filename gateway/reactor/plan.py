@@ -134,6 +134,8 @@ class Planner:
                 if question[0] == REWRITTEN:
                     _, line, text = question
                     words = f"{text} is read as a number that is written otherwise; quote it if it is a name"
+                    if not _can_stand_in(text_of(known, file), int(line), text):
+                        words = f"{words} (a line of what was rendered)"
                     notes.append(Trouble(file=file, what=words, line=int(line), level="note"))
             return answer.value()
         if not answer.problems:
@@ -150,6 +152,12 @@ class Planner:
 def text_of(known: Known, file: str) -> str:
     """The text of a file of a rule, as it was read."""
     return known.tree.environments[ENVIRONMENT].get(label(file), b"").decode(errors="replace")
+
+
+def _can_stand_in(source: str, line: int, text: str) -> bool:
+    """Whether a rendered value can come from this line of the source, and not from a line that a loop has moved."""
+    lines = source.split("\n")
+    return 0 < line <= len(lines) and (text in lines[line - 1] or "{{" in lines[line - 1])
 
 
 def _placed(trouble: Trouble, known: Known) -> Trouble:

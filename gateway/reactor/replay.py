@@ -1,13 +1,15 @@
 """What recorded events would set off: by the rules as they are now, or by one file that is not in the map yet.
 
-Nothing is done, and throttles and the depth of chains are left aside. A page is bounded in rows, events, reactions and
-time, so that no request keeps the station busy; who asks goes on where the last one ended.
+Nothing is done, and throttles and the depth of chains are left aside. The page names each reaction that the station
+would refuse to the user ``reactor`` now. A page is bounded in rows, events, reactions and time, so that no request
+keeps the station busy; the client goes on where the last page ended.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from msgspec import Struct
@@ -19,10 +21,12 @@ from device_agent.protocol import tags
 from device_agent.protocol.messages import Event
 from gateway.devices.policy import Operator
 from gateway.reactor.explain import reaction_told, trouble_told
+from gateway.reactor.foreseen import ForeseenTroubles
 from gateway.reactor.past import Past, Place
-from gateway.reactor.plan import Plan, Planner
+from gateway.reactor.plan import Plan, Planner, text_of
 from gateway.reactor.rules import Rule, RuleMap
 from gateway.reactor.runs import GUARDED
+from gateway.reactor.sls import Trouble
 from gateway.reactor.sources import ENVIRONMENT, Known, label
 from gateway.render_frames import Tree
 from gateway.render_sls import PYTHON
@@ -56,7 +60,16 @@ class Wanted(Struct, frozen=True, kw_only=True):
 class Replay:
     """Answers of ``replay``. ``planning`` is a planner whose files look as who asks, and not as the reactor."""
 
-    def __init__(self, *, planner: Planner, planning: Callable[[Operator], Planner], past: Past, clock: Clock) -> None:
+    def __init__(
+        self,
+        *,
+        planner: Planner,
+        planning: Callable[[Operator], Planner],
+        foreseen: ForeseenTroubles,
+        past: Past,
+        clock: Clock,
+    ) -> None:
+        self._foreseen = foreseen
         self._planner = planner
         self._planning = planning
         self._past = past
@@ -93,7 +106,8 @@ class Replay:
                             raise
                         break
                     reactions += len(plan.compiled.reactions)
-                    told.append(_told(row.number, event, plan))
+                    foreseen = await self._foreseen.of_reactions(plan.compiled.reactions, partial(text_of, known))
+                    told.append(_told(row.number, event, plan, foreseen))
             looked += 1
             at = row.stamp
         place = page.place
@@ -127,7 +141,7 @@ def given_rules(glob: str, text: str) -> Known:
     )
 
 
-def _told(number: int, event: Event, plan: Plan) -> dict[str, Any]:
+def _told(number: int, event: Event, plan: Plan, foreseen: list[Trouble]) -> dict[str, Any]:
     return {
         "number": number,
         "tag": event.tag,
@@ -135,7 +149,9 @@ def _told(number: int, event: Event, plan: Plan) -> dict[str, Any]:
         "site": event.site,
         "rules": [rule.glob for rule in plan.rules],
         "reactions": [reaction_told(replace(each, file=_named(each.file))) for each in plan.compiled.reactions],
-        "troubles": [trouble_told(replace(each, file=_named(each.file))) for each in plan.compiled.troubles],
+        "troubles": [
+            trouble_told(replace(each, file=_named(each.file))) for each in (*plan.compiled.troubles, *foreseen)
+        ],
     }
 
 

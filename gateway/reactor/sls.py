@@ -152,6 +152,11 @@ def all_or_none(found: Compiled) -> Compiled:
     return Compiled([], [*found.troubles, Trouble(file=wrong.file, id=wrong.id, what=what)])
 
 
+def not_a_command(fun: str) -> str:
+    """What is wrong with ``cmd.FUN``, which is no command of Salt's module ``cmd``."""
+    return f"cmd.{fun} is read as type cmd and function {fun}; to run a command write local.cmd.{fun}"
+
+
 def _of_id(name: str, file: RenderedFile, body: Any, troubles: list[Trouble]) -> Iterator[_Placed]:
     def tell(what: str, level: Level = "error") -> None:
         told = Trouble(file=file.file, id=name[:NAME_CHARACTERS], what=what[:WHAT_CHARACTERS], level=level)
@@ -241,7 +246,7 @@ def _reaction(name: str, file: RenderedFile, first: str, fun: str, given: Mappin
     if not fun:
         raise _Wrong(f"{word} names no function; it is written {first}.module.function")
     if first == "cmd" and "." not in fun:
-        raise _Wrong(f"{word} is read as type cmd and function {fun}; to run a command write local.cmd.{fun}")
+        raise _Wrong(not_a_command(fun))
     kind = KINDS[first]
     tgt, tgt_type = _target(word, given, tell) if kind == "local" else NOBODY
     arg, kwarg = _arguments(kind, word, given, tell)

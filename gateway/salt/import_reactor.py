@@ -6,7 +6,6 @@ Nothing is rendered: there is no event. A template is parsed, and its lines are 
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -18,6 +17,7 @@ from device_agent.protocol.file_questions import SCHEME, url_parts
 from gateway.owned_files import check_owned
 from gateway.reactor.rules import RuleMap, parsed, parsed_text
 from gateway.reactor.sls import KINDS
+from gateway.reactor.written_calls import WrittenCall, written_calls
 from gateway.render_sls import is_python
 from gateway.render_templates import Codes, sandbox
 from gateway.salt.import_findings import Finding, Said, Verdict
@@ -34,12 +34,6 @@ NOT_THERE: Final = frozenset({"grains", "opts", "pillar", "__salt__", "__grains_
 WHERE: Final[Mapping[str, Kind]] = {"local": "device", "caller": "station", "runner": "runner", "wheel": "wheel"}
 IN_TEMPLATES: Final = frozenset({"config.get", "config.option", "slsutil.merge", "slsutil.update"})
 """Functions that a file may call while it is rendered, beside the runners that only look."""
-
-_words = "|".join(KINDS)
-_call: Final = re.compile(rf"^\s*(?:-\s+)?['\"]?({_words})\.([\w.]*\w)['\"]?\s*:")
-_computed: Final = re.compile(rf"^\s*(?:-\s+)?['\"]?({_words})\.[^\s:]*\{{[{{%]")
-_bare: Final = re.compile(rf"^\s*({_words}):\s*(?:#.*)?$")
-_item: Final = re.compile(r"^\s*-\s+['\"]?([A-Za-z_]\w*(?:\.\w+)+)['\"]?\s*(?:#.*)?$")
 
 
 class Told(NamedTuple):
@@ -115,7 +109,8 @@ def _verdict(file: Path, own: OwnNames) -> Finding:
         return finding_of(f"reactor {file.name}", file, told)
     if len(content) > FILE_BYTES:
         return finding_of(f"reactor {file.name}", file, [Told(1, CHANGE, f"a file has at most {FILE_BYTES:,} bytes")])
-    told = sorted(_python(file, text, own) if is_python(content) else [*_template(text), *_calls(text, own)])
+    read = _python(file, text) if is_python(content) else _template(text)
+    told = sorted([*read, *(_judged(call, own) for call in written_calls(text))])
     return finding_of(f"reactor {file.name}", file, told)
 
 
@@ -130,27 +125,14 @@ def finding_of(what: str, file: Path, told: list[Told], words: str = "") -> Find
     return Finding(verdict, what, where, "; ".join([*lines, *([words] if words else [])]))
 
 
-def _calls(text: str, own: OwnNames) -> Iterator[Told]:
-    """What the lines of a file call, whatever its template makes of them."""
-    kind = ""
-    for number, line in enumerate(text.split("\n"), start=1):
-        if line.lstrip().startswith("#"):
-            continue
-        if (call := _call.match(line)) is not None:
-            yield _judged(number, call[1], call[2], own)
-        elif _computed.match(line) is not None:
-            yield Told(number, RUNS, "which function it calls is known at the event alone; try outstation reactor test")
-        elif kind and (item := _item.match(line)) is not None:
-            yield _judged(number, kind, item[1], own)
-        bare = _bare.match(line)
-        kind = bare[1] if bare is not None else kind if line.lstrip().startswith("-") else ""
-
-
-def _judged(number: int, word: str, fun: str, own: OwnNames) -> Told:
-    if word == "cmd" and "." not in fun:
-        return Told(number, CHANGE, f"cmd.{fun} means no command here: write local.cmd.{fun}")
-    found = judged(WHERE[KINDS[word]], fun, USER, own)
-    return Told(number, found.verdict, found.words)
+def _judged(call: WrittenCall, own: OwnNames) -> Told:
+    if not call.fun:
+        words = "which function it calls is known at the event alone; try outstation reactor test"
+        return Told(call.line, RUNS, words)
+    if call.type == "cmd" and "." not in call.fun:
+        return Told(call.line, CHANGE, f"cmd.{call.fun} means no command here: write local.cmd.{call.fun}")
+    found = judged(WHERE[KINDS[call.type]], call.fun, USER, own)
+    return Told(call.line, found.verdict, found.words)
 
 
 def _template(text: str) -> Iterator[Told]:
@@ -186,8 +168,8 @@ def _salt_function(node: nodes.Expr) -> str:
             return ""
 
 
-def _python(file: Path, text: str, own: OwnNames) -> Iterator[Told]:
-    """What a file in Python calls, as far as it says so in texts, and whether it may run."""
+def _python(file: Path, text: str) -> Iterator[Told]:
+    """Whether a file in Python may run, and what it reads that a reactor file has not."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError) as error:
@@ -198,8 +180,5 @@ def _python(file: Path, text: str, own: OwnNames) -> Iterator[Told]:
     except Refused as refused:
         yield Told(1, CHANGE, f"a file in Python does not run so: {refused.detail}")
     for node in ast.walk(tree):
-        match node:
-            case ast.Constant(value=str() as said) if (call := _call.match(f"{said}:")) is not None:
-                yield _judged(node.lineno, call[1], call[2], own)
-            case ast.Name(id=name) if name in NOT_THERE:
-                yield Told(node.lineno, CHANGE, f"{name} is not there in a reactor file (docs/reactor.md)")
+        if isinstance(node, ast.Name) and node.id in NOT_THERE:
+            yield Told(node.lineno, CHANGE, f"{node.id} is not there in a reactor file (docs/reactor.md)")

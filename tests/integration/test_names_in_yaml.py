@@ -36,6 +36,10 @@ async def test_an_argument_that_yaml_rewrites_is_noted_with_its_line(tmp_path: P
             await station.fire("probe/digits", id=name)
             assert [job.tgt for job in await station.jobs_are(number)] == ["00427"] * number
         assert (await station.kept.explain.tested("probe/digits", {"id": "427"}))["troubles"] == []
+    written(tmp_path, {"a.sls": f"{{% for n in (1, 2, 3) %}}\n\n{{% endfor %}}\n{text}"})
+    async with reacting(tmp_path, [{"probe/digits": str(file)}]) as station:
+        (note,) = (await station.kept.explain.tested("probe/digits", {"id": "00427"}))["troubles"]
+        assert note["what"].endswith("(a line of what was rendered)")
 
 
 @pytest.mark.parametrize("line", ["{'tgt': 427}", "{'tgt': [427]}"])

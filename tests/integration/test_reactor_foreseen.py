@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from device_agent.trust.policy import SitePolicy
+from gateway.devices.policy import Operator
+from gateway.reactor.replay import Wanted
 from tests.peers.reacting import Reacting, reacting, written
 
 DESTROY = """\
@@ -141,3 +144,158 @@ async def test_a_reaction_runs_where_there_is_no_returner_at_all(tmp_path: Path)
     async with reacting(tmp_path, rule(tmp_path, RETURNED)) as station:
         await station.fire("site/a")
         assert len(await station.jobs_are(1)) == 1
+
+
+ADMIN = "users: {reactor: admin}\n"
+PING = "a:\n  local.test.ping: [{tgt: cam-1}]\n"
+RESTART = "a:\n  local.service.restart:\n    - tgt: cam-1\n    - args: [{name: cron}]\n"
+SHELL = "a:\n  local.cmd.run:\n    - tgt: cam-1\n    - arg: [id]\n"
+BRANCH = """\
+{% if data.get('on') %}
+a:
+  local.cmd.run:
+    - tgt: cam-1
+    - arg: [/usr/bin/site]
+{% endif %}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "policy", "line", "what"),
+    [
+        (RESTART, SitePolicy(), 2, "service.restart is not granted to this site"),
+        (SHELL, SitePolicy(fun=("looks", "changes")), 2, "cmd.run is not granted to this site"),
+        (SHELL, SitePolicy(fun=("cmd.*",), arg={"cmd.*": ("/usr/bin/site",)}), 2, "cmd.run is not granted"),
+        (BRANCH, SitePolicy(fun=("looks", "changes")), 3, "cmd.run is not granted to this site"),
+        (PING, SitePolicy(ttl=300), 2, "a job of this site may not live so long"),
+    ],
+)
+async def test_what_the_certificate_of_the_site_does_not_grant_is_named_before_the_event(
+    text: str, policy: SitePolicy, line: int, what: str, tmp_path: Path
+) -> None:
+    async with reacting(tmp_path, rule(tmp_path, text), policy=ADMIN, grants=policy) as station:
+        (trouble,) = await checked(station)
+        assert (trouble["line"], trouble["level"]) == (line, "error")
+        assert what in trouble["what"], trouble
+        assert [each["what"] for each in await dry_run(station, "site/a", on=True)] == [trouble["what"]]
+        await station.fire("site/a", on=True)
+        (made,) = (await station.event("site/a"))["reactions"]
+        assert made["state"] == "refused"
+        assert what in made["why"]
+
+
+async def test_what_the_certificate_of_the_site_grants_is_no_trouble(tmp_path: Path) -> None:
+    granted = SitePolicy(fun=("looks", "changes", "cmd.*"), arg={"cmd.*": ("/usr/bin/site",)})
+    for text in (PING, RESTART, BRANCH):
+        async with reacting(tmp_path, rule(tmp_path, text), policy=ADMIN, grants=granted) as station:
+            assert await checked(station) == [], "the arguments that a grant limits are not known in a branch"
+            assert await dry_run(station, "site/a", on=True) == []
+
+
+async def test_a_gateway_that_has_not_joined_a_fleet_says_so_before_the_event(tmp_path: Path) -> None:
+    for text in (PING, f"{{% if data.on %}}\n{PING}{{% endif %}}\n"):
+        async with reacting(tmp_path, rule(tmp_path, text), joined=False) as station:
+            (trouble,) = await checked(station)
+            assert (trouble["file"], trouble["level"]) == (str(tmp_path / "a.sls"), "error")
+            assert trouble["text"] == "local.test.ping: [{tgt: cam-1}]"
+            assert "belongs to no fleet yet" in trouble["what"]
+            await station.fire("site/a", on=True)
+            (made,) = (await station.event("site/a"))["reactions"]
+            assert (made["state"], "belongs to no fleet" in made["why"]) == ("refused", True)
+
+
+STATION = (
+    "a:\n  caller.service.restart:\n    - args: [cron]\nb:\n  local.ps.kill_pid: [{tgt: lisbon-station}, {arg: [1]}]\n"
+)
+
+
+async def test_what_the_settings_of_the_station_do_not_grant_is_named_before_the_event(tmp_path: Path) -> None:
+    async with reacting(tmp_path, rule(tmp_path, untaken(STATION))) as station:
+        (trouble,) = await checked(station)
+        assert (trouble["line"], trouble["level"]) == (3, "error")
+        assert "service.restart on a station takes a grant in its settings: station.grants" in trouble["what"]
+        found = await dry_run(station, "site/a", on=True)
+        assert [(each["line"], "station.grants" in each["what"]) for each in found] == [(3, True), (6, True)]
+    async with reacting(tmp_path, rule(tmp_path, STATION), station={"grants": ["looks", "changes"]}) as station:
+        assert await checked(station) == []
+
+
+def untaken(call: str) -> str:
+    return f"{{% if data.get('on') %}}\n{call}{{% endif %}}\n"
+
+
+async def test_each_form_of_a_call_in_a_branch_that_no_event_has_taken_is_named(tmp_path: Path) -> None:
+    text = (
+        "a:\n  local:\n    - state.apply\n    - tgt: cam-1\nb: {runner: [cloud.destroy]}\nc: wheel.key.acept\n"
+        "d:\n  cmd.run:\n    - tgt: cam-1\n"
+    )
+    async with reacting(tmp_path, rule(tmp_path, untaken(text))) as station:
+        found = [(each["line"], each["what"]) for each in await checked(station) if each["level"] == "error"]
+        words = ["state.apply is for admins", "runner.cloud.destroy", "wheel.key.acept", "write local.cmd.run"]
+        assert [line for line, _ in found] == [4, 6, 7, 9]
+        assert all(word in what for word, (_, what) in zip(words, found, strict=True)), found
+    # Where the event takes the branch, each is named once, and by the same line.
+    async with reacting(tmp_path, rule(tmp_path, text)) as station:
+        found = [(each["line"], each["what"]) for each in await checked(station) if each["level"] == "error"]
+        assert sorted(line for line, _ in found) == [3, 5, 6, 7]
+
+
+RULES = """\
+users: {reactor: operator, other: operator}
+rules:
+  operator:
+  - functions: [looks, 'cmd.*', 'runner.jobs.*']
+    users: [reactor]
+    targets: ['door-*']
+    arguments: {'cmd.*': [{positional: [date]}]}
+  - {users: [reactor], functions: ['runner.queue.*'], hold: true}
+  - {functions: ['runner.test.*'], arguments: {'runner.test.*': [{positional: [x]}]}, hours: ['mon 08:00-08:01']}
+  - {users: [other], functions: [changes, 'runner.*']}
+"""
+
+
+async def test_a_function_that_no_rule_can_let_through_is_refused_by_its_name(tmp_path: Path) -> None:
+    refused = {
+        "local.service.restart": "no rule grants service.restart",
+        "local.file.write": "no rule grants file.write",
+        "runner.delay.runner": "no rule grants runner.delay.runner",
+        "runner.queue.insert": "cannot wait for a release",
+        "wheel.key.accept": "may not decide on keys",
+    }
+    # Their arguments, their target and the hour decide: that is not known before an event.
+    open_still = ["runner.jobs.active", "local.test.ping", "local.cmd.run", "local.file.find", "runner.test.arg"]
+    text = "".join(f"a{at}:\n  {fun}: [{{tgt: cam-1}}]\n" for at, fun in enumerate([*refused, *open_still]))
+    async with reacting(tmp_path, rule(tmp_path, untaken(text)), policy=RULES) as station:
+        found = await checked(station)
+        assert [(each["line"], each["level"]) for each in found] == [
+            (3 + 2 * at, "error") for at in range(len(refused))
+        ]
+        assert all(words in each["what"] for words, each in zip(refused.values(), found, strict=True)), found
+    viewer = RULES.replace("reactor: operator", "reactor: viewer")
+    async with reacting(tmp_path, rule(tmp_path, untaken(PING)), policy=viewer) as station:
+        (trouble,) = await checked(station)
+        assert "reactor may not run jobs" in trouble["what"]
+
+
+async def test_notes_about_a_file_are_shown_by_the_check(tmp_path: Path) -> None:
+    text = "a:\n  local.test.arg:\n    - tgt: 00427\n    - args:\n      - id: 00427\n"
+    async with reacting(tmp_path, rule(tmp_path, text)) as station:
+        (note,) = await checked(station)
+        assert (note["line"], note["level"]) == (5, "note")
+        assert "00427 is read as a number" in note["what"]
+
+
+async def test_a_replay_names_what_would_be_refused_to_the_reactor_now(tmp_path: Path) -> None:
+    async with reacting(tmp_path, rule(tmp_path, START)) as station:
+        await station.fire("site/a", id="cam-1")
+        await station.event("site/a")
+        now = station.clock.wall()
+        for given, file in ((None, str(tmp_path / "a.sls")), (f"# a file that is sent along\n{START}", "given.sls")):
+            wanted = Wanted(since=now - 60.0, until=now + 60.0, tag="site/*", given=given)
+            page = await station.kept.replay.page(wanted, Operator("anna", frozenset({"admin"})))
+            (event,) = page["events"]
+            assert [each["said"] for each in event["reactions"]] == ["local.state.apply"]
+            (trouble,) = event["troubles"]
+            assert (trouble["file"], trouble["line"], trouble["level"]) == (file, 2 if given is None else 3, "error")
+            assert "reactor may not do this: state.apply is for admins" in trouble["what"]
+        assert station.counted("jobs_denied") == 1, "only the event itself was refused"

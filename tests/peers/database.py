@@ -13,6 +13,7 @@ import zmq
 
 from device_agent.clock import Clock
 from device_agent.protocol.messages import Item, Job, decode_item, encode
+from device_agent.trust.policy import SitePolicy
 from gateway.config import MasterEntry, StationSettings
 from gateway.fleet.rehearsed import RehearsedFleet
 from gateway.jobs.recover import recover
@@ -61,19 +62,27 @@ async def opened_store(folder: Path) -> AsyncIterator[Store]:
 
 @asynccontextmanager
 async def opened_rooms(
-    folder: Path, *, name: str = "lisbon", clock: Clock | None = None, masters: bool = False, working: bool = False
+    folder: Path,
+    *,
+    name: str = "lisbon",
+    clock: Clock | None = None,
+    masters: bool = False,
+    working: bool = False,
+    grants: SitePolicy | None = None,
+    joined: bool = True,
 ) -> AsyncIterator[Rooms]:
     """The rooms of a station, recovered; ``masters`` makes its spool keep, ``working`` delivers and collects too.
 
-    Without masters it is one itself, in a fleet of its own; with them it is a gateway with a certificate.
+    Without masters it is one itself, in a fleet of its own; with them it is a gateway with a certificate, which has
+    ``grants``. A gateway that is not ``joined`` has no certificate.
     """
     folder.mkdir(parents=True, exist_ok=True)
     # Nobody listens there: these rooms have no links.
     above = [MasterEntry(address="tcp://127.0.0.1:1", key=PUBLIC_KEY)] if masters else []
     clock = clock or Clock()
-    if not (folder / "root-lists").exists():
+    if joined and not (folder / "root-lists").exists():
         fleet = RehearsedFleet(folder / "fleet", clock)
-        fleet.certify(folder, name) if masters else fleet.add_master(name, folder)
+        fleet.certify(folder, name, grants) if masters else fleet.add_master(name, folder)
     rooms = Rooms("gateway" if masters else "master", StationSettings(name=name, masters=above), folder, clock)
     async with AsyncExitStack() as stack:
         for part in rooms.parts_before_recovery():

@@ -46,7 +46,7 @@ class OpenSealer:
     def longest(self) -> float | None:
         return None
 
-    def may_issue(self, job: Job) -> None:
+    def may_issue(self, job: Job, *, by_name: bool = False) -> None:
         """Every device would take it."""
 
     def check(self, job: Job, sealed: Iterable[object]) -> None:

@@ -10,6 +10,7 @@ from typing import Any, cast
 import msgspec
 
 from device_agent.protocol.messages import Hello, Job, decode_job
+from device_agent.trust.policy import SitePolicy
 from gateway.calls.functions import Function
 from gateway.config import StationSettings
 from gateway.jobs.seal import Sealer
@@ -78,11 +79,14 @@ async def reacting(
     draining: bool = False,
     before: Sequence[Function] = (),
     clock: HandClock | None = None,
+    grants: SitePolicy | None = None,
+    joined: bool = True,
     **settings: Any,
 ) -> AsyncIterator[Reacting]:
     """A station with these rules, for as long as the block lasts; in the same folder it goes on where it was.
 
-    ``before`` are runners that it has beside its own when it opens.
+    ``before`` are runners that it has beside its own when it opens. With ``grants``, or not ``joined``, jobs are signed
+    and sealed as the certificate of the site allows; otherwise everything is allowed.
     """
     told = msgspec.convert({"name": "lisbon", "reactor": reactor, **settings}, StationSettings)
     state, clock = folder / "state", clock or HandClock()
@@ -90,10 +94,13 @@ async def reacting(
     async with AsyncExitStack() as stack:
         try:
             rooms = await stack.enter_async_context(
-                opened_rooms(state, name="lisbon", clock=clock, masters=True, working=True)
+                opened_rooms(
+                    state, name="lisbon", clock=clock, masters=True, working=True, grants=grants, joined=joined
+                )
             )
-            for room in (rooms.acceptance, rooms.delivery, rooms.branches):
-                room._sealer = cast("Sealer", OpenSealer(clock))
+            if joined and grants is None:
+                for room in (rooms.acceptance, rooms.delivery, rooms.branches):
+                    room._sealer = cast("Sealer", OpenSealer(clock))
             if policy:
                 rooms.policies.policy = policy_of(folder, policy)
             rooms.acceptance.draining = draining

@@ -338,4 +338,5 @@ def installed(folder: Path) -> dict[str, Any]:
     return {
         "reactor": str(at / "map.yaml"),
         "file_roots": {"base": [str(at / "served")], "reactor": [str(at / "served-reactor")]},
+        "station": {"grants": ["looks", "file.touch"]},
     }

@@ -14,6 +14,7 @@ from device_agent.trust.reach import (
     CLASSES,
     FUNCTIONS,
     NONE,
+    can_cover,
     granted,
     grants_shell,
     needs_shell,
@@ -159,6 +160,24 @@ def test_no_function_that_changes_what_root_has_is_anything_but_a_shell() -> Non
 def test_a_call_reaches_as_far_as_its_arguments_take_it(fun: str, arg: Any, kwarg: Any, reach: str | None) -> None:
     assert reach_of(fun, (arg, kwarg)) == reach
     assert needs_shell(fun, (arg, kwarg)) is (reach == "shell")
+    for term in (*CLASSES, "*", fun, f"{fun.partition('.')[0]}.*", "other.*"):
+        covered = granted(term, fun, (arg, kwarg), spelled=True)
+        assert can_cover(term, fun) or not covered, f"{term} covers this call, so it can cover {fun}"
+
+
+def test_a_term_can_cover_what_it_covers_with_some_arguments_and_nothing_else() -> None:
+    for fun in FUNCTIONS:
+        assert all(can_cover(term, fun) for term in (*CLASSES, "*", fun) if granted(term, fun, NONE)), fun
+        assert not can_cover("other.*", fun)
+    assert [term for term in CLASSES if can_cover(term, "service.status")] == ["looks", "shell"]
+    assert [term for term in CLASSES if can_cover(term, "file.stats")] == ["looks", "reads"]
+    assert [term for term in CLASSES if can_cover(term, "mine.send")] == ["changes", "shell"]
+    assert [term for term in CLASSES if can_cover(term, "cmd.run")] == ["shell"]
+    assert [term for term in ("*", "c*", "state.*", "state.apply") if can_cover(term, "state.apply")] == [
+        "state.*",
+        "state.apply",
+    ]
+    assert [term for term in CLASSES if can_cover(term, "door.status", lambda _: "looks")] == ["looks"]
 
 
 def test_arguments_that_nobody_sees_count_as_the_worst() -> None:
