@@ -16,6 +16,7 @@ from weakref import WeakValueDictionary
 
 from device_agent.ended import FunctionFailed
 from device_agent.errors import Refused
+from device_agent.file_changes import changing
 from device_agent.host import Host
 from device_agent.local_files import LINKS_FOLLOWED
 from device_agent.protocol.file_questions import (
@@ -109,7 +110,8 @@ async def fetch(host: Host, station: Station, entry: FileEntry, target: str) -> 
                 entry = await _anew(station, entry)
                 continue
             if await digest(host, part) == entry.sha256:
-                await host.replace(part, target)
+                async with changing(host, target):
+                    await host.replace(part, target)
                 return entry
             await _forget(host, part)
             entry = await _anew(station, entry)

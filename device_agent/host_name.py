@@ -8,6 +8,7 @@ from msgspec import Meta
 
 from device_agent import text_files
 from device_agent.commands import do, shell
+from device_agent.file_changes import changing
 from device_agent.host import Host
 from device_agent.hosts_file import renamed
 from device_agent.links import interfaces_of
@@ -16,6 +17,7 @@ PATTERN = r"^[0-9A-Za-z]([0-9A-Za-z.-]{0,62}[0-9A-Za-z])?$(?!\n)"
 HostName = Annotated[str, Meta(pattern=PATTERN)]
 """What a host can be called: the kernel takes no more than 64 characters."""
 
+HOSTS = "/etc/hosts"
 _SET = """
 if [ -d /run/systemd/system ] && command -v hostnamectl >/dev/null 2>&1; then
   hostnamectl set-hostname "$1"
@@ -36,10 +38,12 @@ async def rename(host: Host, name: str) -> None:
     (await shell(host, _SET, name)).must()
     if await host.stat("/etc/hostname") is not None or await host.stat("/etc/config/system") is None:
         await text_files.write(host, "/etc/hostname", f"{name}\n")
-    hosts = await text_files.read_if_there(host, "/etc/hosts")
-    changed = renamed(hosts, before, name, await _addresses(host))
-    if changed != hosts:
-        await text_files.write(host, "/etc/hosts", changed)
+    addresses = await _addresses(host)
+    async with changing(host, HOSTS):
+        hosts = await text_files.read_if_there(host, HOSTS)
+        changed = renamed(hosts, before, name, addresses)
+        if changed != hosts:
+            await text_files.write(host, HOSTS, changed)
 
 
 async def _addresses(host: Host) -> set[str]:

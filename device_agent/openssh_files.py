@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from device_agent import openssh_keys, system_text, text_files
@@ -11,6 +11,7 @@ from device_agent.accounts.database import Accounts
 from device_agent.accounts.files import User
 from device_agent.commands import do
 from device_agent.ended import FunctionFailed
+from device_agent.file_changes import one_change_at_a_time
 from device_agent.host import Host
 from device_agent.openssh_keys import AuthorizedKey, KnownHost
 
@@ -19,6 +20,17 @@ KNOWN_BY_USER = ".ssh/known_hosts"
 STANDARD_PORT = 22
 
 
+async def authorized_path(host: Host, arguments: Mapping[str, Any]) -> str:
+    """The file that lets others in as a user. Raises ``FunctionFailed``."""
+    return path_of(await _owner(host, arguments["user"]), arguments["config"])
+
+
+async def known_path(host: Host, arguments: Mapping[str, Any]) -> str:
+    """The file of known hosts that is meant. Raises ``FunctionFailed``."""
+    return (await known_file(host, arguments["user"], arguments["config"]))[0]
+
+
+@one_change_at_a_time(known_path)
 async def know(
     host: Host, user: str | None, config: str | None, goes: Callable[[KnownHost], bool], new: list[KnownHost]
 ) -> int:
@@ -44,10 +56,15 @@ async def known_file(host: Host, user: str | None, config: str | None) -> tuple[
 
 async def authorized_file(host: Host, user: str, config: str) -> tuple[User, list[str]]:
     """A user, and the lines of the file that lets others in as him. Raises ``FunctionFailed``."""
+    owner = await _owner(host, user)
+    return owner, await text_files.lines_if_there(host, path_of(owner, config))
+
+
+async def _owner(host: Host, user: str) -> User:
     owner = await Accounts(host).user(user)
     if owner is None:
         raise FunctionFailed(f"there is no user {user!r} on this device", value="fail")
-    return owner, await text_files.lines_if_there(host, path_of(owner, config))
+    return owner
 
 
 async def write(host: Host, owner: User | None, path: str, lines: list[str]) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any, TypeVar
 
 from device_agent import text_files
 from device_agent.accounts import files
@@ -11,6 +12,7 @@ from device_agent.accounts.files import Group, Shadow, User
 from device_agent.accounts.tools import BusyBoxTools, Commands, ShadowTools
 from device_agent.commands import Said, ask, present, shell
 from device_agent.ended import FunctionFailed
+from device_agent.file_changes import changing
 from device_agent.host import Host
 
 _DATABASE = """case $3 in -*) exit 0 ;; esac
@@ -20,6 +22,11 @@ else cat "$2/etc/$1"; fi"""
 
 
 Entry = TypeVar("Entry", User, Group, Shadow)
+
+
+async def database(_host: Host, arguments: Mapping[str, Any]) -> str:
+    """What a function changes that changes accounts: the files under ``root``, all together."""
+    return f"{(arguments['root'] or '').rstrip('/')}/etc/.pwd.lock"
 
 
 class Accounts:
@@ -88,10 +95,11 @@ class Accounts:
     async def run(self, commands: Commands) -> Said:
         """Run commands up to the first that fails; what that one said, or the last."""
         said = Said("", 0, b"", "")
-        for words in commands:
-            said = await ask(self.host, *words)
-            if not said.ok:
-                break
+        async with self._alone():
+            for words in commands:
+                said = await ask(self.host, *words)
+                if not said.ok:
+                    break
         return said
 
     async def change(self, commands: Commands) -> bool:
@@ -101,13 +109,15 @@ class Accounts:
 
     async def edit(self, file: str, name: str, change: Callable[[str], str | None]) -> None:
         """Change a line of /etc/passwd, group or shadow, or take it out with ``None``."""
-        text = await self._read(file)
-        await self._write(file, files.changed(text, name, change))
+        async with self._alone():
+            text = await self._read(file)
+            await self._write(file, files.changed(text, name, change))
 
     async def append(self, file: str, line: str) -> None:
         """Add a line to /etc/passwd, group or shadow."""
-        text = await self._read(file)
-        await self._write(file, f"{text.removesuffix(chr(10))}\n{line}\n" if text else f"{line}\n")
+        async with self._alone():
+            text = await self._read(file)
+            await self._write(file, f"{text.removesuffix(chr(10))}\n{line}\n" if text else f"{line}\n")
 
     async def edit_user(self, name: str, change: Callable[[User], User]) -> None:
         """Change a line of /etc/passwd."""
@@ -122,6 +132,10 @@ class Accounts:
         await self.edit(
             "shadow", name, lambda line: "".join(change(each).line() for each in files.shadows(line)) or line
         )
+
+    def _alone(self) -> AbstractAsyncContextManager[None]:
+        """One change of accounts at a time."""
+        return changing(self.host, f"{self._at}/etc/.pwd.lock")
 
     async def _users(self, wanted: str = "") -> list[User]:
         return files.users((await shell(self.host, _DATABASE, "passwd", self._at, wanted)).out)

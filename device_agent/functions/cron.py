@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec.structs import replace
@@ -10,6 +11,7 @@ from device_agent import crontab
 from device_agent.commands import Said, shell, word
 from device_agent.crontab import Crontab, Entry
 from device_agent.ended import FunctionFailed
+from device_agent.file_changes import one_change_at_a_time
 from device_agent.host import Host
 
 Time = str | int
@@ -20,6 +22,10 @@ NO_TABLE = ("no crontab for", "can't open", "can't change directory")
 _AS_USER = """user=$1; shift
 if [ "$(id -un)" = "$user" ]; then exec crontab "$@"; else exec crontab -u "$user" "$@"; fi"""
 """BusyBox has ``-u`` for an administrator only, and so have the others."""
+
+
+async def _crontab_of(_host: Host, arguments: Mapping[str, Any]) -> str:
+    return f"the crontab of {arguments['user']}"
 
 
 async def raw_cron(host: Host, user: str) -> str:
@@ -172,6 +178,7 @@ async def rm_special(host: Host, user: str, cmd: str, special: str | None = None
     return await _remove(host, user, cmd, identifier, lambda entry: bool(entry.spec) and special in {None, entry.spec})
 
 
+@one_change_at_a_time(_crontab_of)
 async def set_env(host: Host, user: str, name: str, value: str | int | None = None) -> str:
     """Set a variable for all commands of a user; return ``new``, ``updated`` or ``present``.
 
@@ -190,6 +197,7 @@ async def set_env(host: Host, user: str, name: str, value: str | int | None = No
     return "new" if old is None else "updated"
 
 
+@one_change_at_a_time(_crontab_of)
 async def rm_env(host: Host, user: str, name: str) -> str:
     """Remove a variable; return ``removed`` or ``absent``.
 
@@ -204,6 +212,7 @@ async def rm_env(host: Host, user: str, name: str) -> str:
     return "removed"
 
 
+@one_change_at_a_time(_crontab_of)
 async def write_cron_file(host: Host, user: str, path: str) -> bool:
     """Make a file of the device a user's whole crontab, and return ``True``, or fail with ``False``.
 
@@ -215,6 +224,7 @@ async def write_cron_file(host: Host, user: str, path: str) -> bool:
     return True
 
 
+@one_change_at_a_time(_crontab_of)
 async def write_cron_file_verbose(host: Host, user: str, path: str) -> dict[str, Any]:
     """The same, and return what crontab said.
 
@@ -243,6 +253,7 @@ async def _install(host: Host, user: str, table: Crontab) -> None:
     (await shell(host, _AS_USER, user, "-", stdin=table.text())).must()
 
 
+@one_change_at_a_time(_crontab_of)
 async def _set(host: Host, user: str, wanted: Entry) -> str:
     if "\n" in (wanted.identifier or ""):
         raise FunctionFailed("an identifier is one line")
@@ -264,6 +275,7 @@ async def _set(host: Host, user: str, wanted: Entry) -> str:
     return "updated"
 
 
+@one_change_at_a_time(_crontab_of)
 async def _remove(host: Host, user: str, cmd: str, identifier: str | None, meant: Any) -> str:
     table = await _table(host, user)
     for entry in table.entries:

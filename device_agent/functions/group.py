@@ -6,14 +6,16 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from device_agent.accounts.database import Accounts
+from device_agent.accounts.database import Accounts, database
 from device_agent.accounts.files import Group, with_members
 from device_agent.accounts.tools import ShadowTools
 from device_agent.commands import word
 from device_agent.ended import FunctionFailed
+from device_agent.file_changes import one_change_at_a_time
 from device_agent.host import Host
 
 
+@one_change_at_a_time(database)
 async def add(
     host: Host,
     name: str,
@@ -36,6 +38,7 @@ async def add(
     return await accounts.change(commands)
 
 
+@one_change_at_a_time(database)
 async def delete(
     host: Host,
     name: str,
@@ -77,6 +80,7 @@ async def getent(
     return [_described(group) for group in await Accounts(host, root).groups()]
 
 
+@one_change_at_a_time(database)
 async def chgid(host: Host, name: str, gid: int, root: str | None = None, *, non_unique: bool = False) -> bool:
     """Give a group another number. Return whether it has it.
 
@@ -97,6 +101,7 @@ async def chgid(host: Host, name: str, gid: int, root: str | None = None, *, non
     return True
 
 
+@one_change_at_a_time(database)
 async def adduser(host: Host, name: str, username: str, root: str | None = None) -> bool:
     """Put a user into a group and return ``True``, or fail with ``False``.
 
@@ -109,6 +114,7 @@ async def adduser(host: Host, name: str, username: str, root: str | None = None)
     return await accounts.change(tools.join(word(username, "the user"), word(name, "the group")))
 
 
+@one_change_at_a_time(database)
 async def deluser(host: Host, name: str, username: str, root: str | None = None) -> bool:
     """Take a user out of a group and return ``True``, also when he is in none, or fail with ``False``.
 
@@ -123,6 +129,7 @@ async def deluser(host: Host, name: str, username: str, root: str | None = None)
     return await accounts.change(tools.leave(word(username, "the user"), word(name, "the group")))
 
 
+@one_change_at_a_time(database)
 async def members(host: Host, name: str, members_list: list[str] | str, root: str | None = None) -> bool:
     """Have these users, and nobody else, in a group. Return ``True``, or fail with ``False``.
 

@@ -8,6 +8,7 @@ from device_agent import fstab as table
 from device_agent import text_files
 from device_agent.commands import Said, ask, do, word
 from device_agent.ended import FunctionFailed
+from device_agent.file_changes import one_change_at_a_time
 from device_agent.fstab import Mount
 from device_agent.host import Host
 
@@ -54,6 +55,7 @@ async def fstab(host: Host, config: str = FSTAB) -> dict[str, dict[str, Any]]:
     return found
 
 
+@one_change_at_a_time("config")
 async def set_fstab(
     host: Host,
     name: str,
@@ -101,6 +103,7 @@ async def set_fstab(
     return result
 
 
+@one_change_at_a_time("config")
 async def rm_fstab(host: Host, name: str, device: str, config: str = FSTAB) -> bool:
     """Do not have this mounted any more when the device starts, and return ``True``. What is mounted stays.
 

@@ -6,10 +6,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from device_agent.accounts.database import Accounts
+from device_agent.accounts.database import Accounts, database
 from device_agent.accounts.files import Shadow
 from device_agent.commands import do
 from device_agent.ended import FunctionFailed
+from device_agent.file_changes import one_change_at_a_time
 from device_agent.host import Host
 
 NOBODY = {"name": "", "passwd": "", "lstchg": "", "min": "", "max": "", "warn": "", "inact": "", "expire": ""}
@@ -47,6 +48,7 @@ async def list_users(host: Host, root: str | None = None) -> list[str]:
     return sorted(shadow.name for shadow in await Accounts(host, root).shadows())
 
 
+@one_change_at_a_time(database)
 async def set_password(
     host: Host,
     name: str,
@@ -76,6 +78,7 @@ async def set_password(
     return True
 
 
+@one_change_at_a_time(database)
 async def del_password(host: Host, name: str, root: str | None = None) -> bool:
     """Take a user's password away, so that none is asked for. Return whether it is gone.
 
@@ -86,6 +89,7 @@ async def del_password(host: Host, name: str, root: str | None = None) -> bool:
     return await _edit(Accounts(host, root), name, {"passwd": ""})
 
 
+@one_change_at_a_time(database)
 async def lock_password(host: Host, name: str, root: str | None = None) -> bool:
     """Have no password be right for a user until it is unlocked; his keys go on working. Return whether it is locked.
 
@@ -98,6 +102,7 @@ async def lock_password(host: Host, name: str, root: str | None = None) -> bool:
     return shadow.passwd.startswith("!") or await _edit(accounts, name, {"passwd": f"!{shadow.passwd}"})
 
 
+@one_change_at_a_time(database)
 async def unlock_password(host: Host, name: str, root: str | None = None) -> bool:
     """Let a user's password be right again. Return whether it is unlocked; one who never had one stays locked.
 
@@ -114,6 +119,7 @@ async def unlock_password(host: Host, name: str, root: str | None = None) -> boo
     return await _edit(accounts, name, {"passwd": password})
 
 
+@one_change_at_a_time(database)
 async def set_inactdays(host: Host, name: str, inactdays: int, root: str | None = None) -> bool:
     """Set how many days after its end a password may still be changed. Return whether it is set.
 
@@ -124,6 +130,7 @@ async def set_inactdays(host: Host, name: str, inactdays: int, root: str | None 
     return await _edit(Accounts(host, root), name, {"inact": inactdays})
 
 
+@one_change_at_a_time(database)
 async def set_maxdays(host: Host, name: str, maxdays: int, root: str | None = None) -> bool:
     """Set after how many days a password must be changed. Return whether it is set.
 
@@ -134,6 +141,7 @@ async def set_maxdays(host: Host, name: str, maxdays: int, root: str | None = No
     return await _edit(Accounts(host, root), name, {"max": maxdays})
 
 
+@one_change_at_a_time(database)
 async def set_mindays(host: Host, name: str, mindays: int, root: str | None = None) -> bool:
     """Set how many days a password must be kept. Return whether it is set.
 
@@ -144,6 +152,7 @@ async def set_mindays(host: Host, name: str, mindays: int, root: str | None = No
     return await _edit(Accounts(host, root), name, {"min": mindays})
 
 
+@one_change_at_a_time(database)
 async def set_warndays(host: Host, name: str, warndays: int, root: str | None = None) -> bool:
     """Set how many days before its end a password is warned of. Return whether it is set.
 
@@ -154,6 +163,7 @@ async def set_warndays(host: Host, name: str, warndays: int, root: str | None = 
     return await _edit(Accounts(host, root), name, {"warn": warndays})
 
 
+@one_change_at_a_time(database)
 async def set_date(host: Host, name: str, date: int | str, root: str | None = None) -> bool:
     """Set the day a password was changed, as days since 1970 or as ``YYYY-MM-DD``; 0 has it changed at the next login.
 
@@ -164,6 +174,7 @@ async def set_date(host: Host, name: str, date: int | str, root: str | None = No
     return await _edit(Accounts(host, root), name, {"lstchg": await _days(host, date)})
 
 
+@one_change_at_a_time(database)
 async def set_expire(host: Host, name: str, expire: int | str, root: str | None = None) -> bool:
     """Set the day an account ends, as days since 1970 or as ``YYYY-MM-DD``; -1 for never.
 

@@ -9,6 +9,7 @@ from device_agent import openssh_files, openssh_keys, system_text, text_files
 from device_agent.accounts.database import Accounts
 from device_agent.commands import ask, one_of, word
 from device_agent.ended import FunctionFailed
+from device_agent.file_changes import one_change_at_a_time
 from device_agent.host import Host
 from device_agent.openssh_keys import AuthorizedKey, KnownHost
 
@@ -91,6 +92,7 @@ async def check_key_file(
     }
 
 
+@one_change_at_a_time(openssh_files.authorized_path)
 async def set_auth_key(
     host: Host,
     user: str,
@@ -122,9 +124,8 @@ async def set_auth_key(
     kept = [line for place, line in enumerate(lines) if place not in places[1:]]
     if places:
         kept[places[0]] = wanted.line()
-    await openssh_files.write(
-        host, owner, openssh_files.path_of(owner, config), kept if places else [*kept, wanted.line()]
-    )
+    lines = kept if places else [*kept, wanted.line()]
+    await openssh_files.write(host, owner, openssh_files.path_of(owner, config), lines)
     return "replace" if places else "new"
 
 
@@ -152,6 +153,7 @@ async def set_auth_key_from_file(
     return next(word for word in ("replace", "new", "no change") if word in done)
 
 
+@one_change_at_a_time(openssh_files.authorized_path)
 async def rm_auth_key(
     host: Host,
     user: str,
@@ -342,16 +344,10 @@ async def set_known_host(
         if not fingerprint and {entry["key"] for entry in new} == {entry["key"] for entry in same_type}:
             return {"status": "exists", "keys": [entry["key"] for entry in same_type]}
     types = {entry["enc"] for entry in new}
-    await openssh_files.know(
-        host,
-        user,
-        config,
-        lambda entry: entry.names(name) and entry.enc in types,
-        [
-            KnownHost(openssh_keys.hidden(name) if hash_known_hosts else name, entry["enc"], entry["key"])
-            for entry in new
-        ],
-    )
+    entries = [
+        KnownHost(openssh_keys.hidden(name) if hash_known_hosts else name, entry["enc"], entry["key"]) for entry in new
+    ]
+    await openssh_files.know(host, user, config, lambda entry: entry.names(name) and entry.enc in types, entries)
     return {"status": "updated", "old": known or None, "new": new}
 
 
@@ -376,6 +372,7 @@ async def rm_known_host(
     return {"status": "removed", "comment": f"{gone} lines of {name} removed from {path}"}
 
 
+@one_change_at_a_time(openssh_files.known_path)
 async def hash_known_hosts(host: Host, user: str | None = None, config: str | None = None) -> dict[str, str]:
     """Hide the names of all known hosts, so that they can only be recognized, and return ``{"status": "updated", …}``.
 

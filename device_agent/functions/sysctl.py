@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from device_agent import system_text, text_files
 from device_agent.commands import ask, do, one_of, word
 from device_agent.ended import FunctionFailed
+from device_agent.file_changes import one_change_at_a_time
 from device_agent.host import Host
 
 SYSTEMD_CONFIG = "/etc/sysctl.d/99-salt.conf"
@@ -75,6 +77,11 @@ async def assign(host: Host, name: str, value: str | int) -> dict[str, str]:
     return {name: now}
 
 
+async def _config_of(host: Host, arguments: Mapping[str, Any]) -> str:
+    return arguments["config"] or await default_config(host)
+
+
+@one_change_at_a_time(_config_of)
 async def persist(host: Host, name: str, value: str | int, config: str | None = None) -> str:
     """Set one parameter now and at every start of the device, and return ``Updated`` or ``Already set``.
 

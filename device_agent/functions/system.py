@@ -13,6 +13,7 @@ from msgspec import Meta
 from device_agent import host_name, restarts, system_text, text_files
 from device_agent.commands import ask, do, one_of, present, shell
 from device_agent.ended import Ended, FunctionFailed, Restart
+from device_agent.file_changes import always, one_change_at_a_time
 from device_agent.host import Host
 from device_agent.protocol import limits
 
@@ -240,6 +241,7 @@ async def get_computer_desc(host: Host) -> str | bool:
     return False
 
 
+@one_change_at_a_time(always(MACHINE_INFO))
 async def set_computer_desc(host: Host, desc: str) -> bool:
     """Set the description of the device in /etc/machine-info, and return ``True``.
 

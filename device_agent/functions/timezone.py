@@ -7,6 +7,7 @@ import re
 from device_agent import text_files
 from device_agent.commands import ask, do, shell
 from device_agent.ended import FunctionFailed
+from device_agent.file_changes import always, one_change_at_a_time
 from device_agent.host import Host
 
 ZONES = "/usr/share/zoneinfo"
@@ -108,6 +109,7 @@ async def get_hwclock(host: Host) -> str:
     return "localtime" if len(lines) > 2 and lines[2].strip() == "LOCAL" else "UTC"
 
 
+@one_change_at_a_time(always(ADJTIME))
 async def set_hwclock(host: Host, clock: str) -> bool:
     """Say whether the hardware clock keeps ``UTC`` or ``localtime``, and return ``True``. The clock itself is not set.
 

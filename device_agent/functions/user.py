@@ -7,12 +7,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from device_agent.accounts.database import Accounts
+from device_agent.accounts.database import Accounts, database
 from device_agent.accounts.files import User, groups_of
 from device_agent.accounts.tools import NewUser, ShadowTools
 from device_agent.commands import shell as run_script
 from device_agent.commands import word
 from device_agent.ended import FunctionFailed
+from device_agent.file_changes import one_change_at_a_time
 from device_agent.host import Host
 
 _GIVE_HOME = """[ -d "$1" ] || exit 0
@@ -22,6 +23,7 @@ MAIL_SPOOL_MISSING = 12
 """userdel: the user is gone and something of his home is not. Without a mail spool Debian's says so too."""
 
 
+@one_change_at_a_time(database)
 async def add(
     host: Host,
     name: str,
@@ -76,6 +78,7 @@ async def add(
     return await accounts.change((await accounts.tools("useradd")).add_user(user))
 
 
+@one_change_at_a_time(database)
 async def delete(
     host: Host,
     name: str,
@@ -162,6 +165,7 @@ async def primary_group(host: Host, name: str) -> str:
     return next((group.name for group in await accounts.groups() if group.gid == user.gid), str(user.gid))
 
 
+@one_change_at_a_time(database)
 async def chuid(host: Host, name: str, uid: int, root: str | None = None) -> bool:
     """Give a user another number, and with it the files in his home. Return whether he has it.
 
@@ -172,6 +176,7 @@ async def chuid(host: Host, name: str, uid: int, root: str | None = None) -> boo
     return await _change(Accounts(host, root), name, ["-u", str(uid)], lambda user: replace(user, uid=uid))
 
 
+@one_change_at_a_time(database)
 async def chgid(host: Host, name: str, gid: str | int, root: str | None = None) -> bool:
     """Give a user another group of his own, by its number or name. Return whether he has it.
 
@@ -187,6 +192,7 @@ async def chgid(host: Host, name: str, gid: str | int, root: str | None = None) 
     return await _change(accounts, name, ["-g", str(number)], lambda user: replace(user, gid=number))
 
 
+@one_change_at_a_time(database)
 async def chshell(host: Host, name: str, shell: str, root: str | None = None) -> bool:
     """Give a user another shell. Return whether he has it.
 
@@ -197,6 +203,7 @@ async def chshell(host: Host, name: str, shell: str, root: str | None = None) ->
     return await _change(Accounts(host, root), name, ["-s", shell], lambda user: replace(user, shell=_field(shell)))
 
 
+@one_change_at_a_time(database)
 async def chhome(host: Host, name: str, home: str, persist: bool = False, root: str | None = None) -> bool:
     """Give a user another home; with ``persist`` his files move there. Return whether he has it.
 
@@ -213,6 +220,7 @@ async def chhome(host: Host, name: str, home: str, persist: bool = False, root: 
     return done
 
 
+@one_change_at_a_time(database)
 async def chgroups(
     host: Host, name: str, groups: list[str] | str, append: bool = False, root: str | None = None
 ) -> bool:
@@ -236,6 +244,7 @@ async def chgroups(
     return await accounts.change(commands)
 
 
+@one_change_at_a_time(database)
 async def chfullname(host: Host, name: str, fullname: str, root: str | None = None) -> bool:
     """Change the full name of a user. Return whether he has it.
 
@@ -246,6 +255,7 @@ async def chfullname(host: Host, name: str, fullname: str, root: str | None = No
     return await _describe(Accounts(host, root), name, "fullname", fullname)
 
 
+@one_change_at_a_time(database)
 async def chroomnumber(host: Host, name: str, roomnumber: str | int, root: str | None = None) -> bool:
     """Change the room of a user. Return whether he has it.
 
@@ -256,6 +266,7 @@ async def chroomnumber(host: Host, name: str, roomnumber: str | int, root: str |
     return await _describe(Accounts(host, root), name, "roomnumber", str(roomnumber))
 
 
+@one_change_at_a_time(database)
 async def chworkphone(host: Host, name: str, workphone: str | int, root: str | None = None) -> bool:
     """Change a user's telephone number at work. Return whether he has it.
 
@@ -266,6 +277,7 @@ async def chworkphone(host: Host, name: str, workphone: str | int, root: str | N
     return await _describe(Accounts(host, root), name, "workphone", str(workphone))
 
 
+@one_change_at_a_time(database)
 async def chhomephone(host: Host, name: str, homephone: str | int, root: str | None = None) -> bool:
     """Change a user's telephone number at home. Return whether he has it.
 
@@ -276,6 +288,7 @@ async def chhomephone(host: Host, name: str, homephone: str | int, root: str | N
     return await _describe(Accounts(host, root), name, "homephone", str(homephone))
 
 
+@one_change_at_a_time(database)
 async def chother(host: Host, name: str, other: str, root: str | None = None) -> bool:
     """Change what else is written of a user. Return whether it is.
 
@@ -286,6 +299,7 @@ async def chother(host: Host, name: str, other: str, root: str | None = None) ->
     return await _describe(Accounts(host, root), name, "other", other)
 
 
+@one_change_at_a_time(database)
 async def rename(host: Host, name: str, new_name: str, root: str | None = None) -> bool:
     """Call a user otherwise, in his groups too. Return ``True``.
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from device_agent import files as station_files
 from device_agent.ended import FunctionFailed
+from device_agent.file_changes import changing, one_change_at_a_time
 from device_agent.host import Host
 
 CHUNK_MOST = 4 * 1024 * 1024
@@ -39,7 +40,8 @@ async def recv(host: Host, files: dict[str, Any], dest: str) -> dict[str, bool]:
             raise FunctionFailed(f"there is no folder {posixpath.dirname(dest)}", value="Destination unavailable")
         target = posixpath.join(dest, name) if is_folder else dest
         try:
-            await host.write(target, _content(data))
+            async with changing(host, target):
+                await host.write(target, _content(data))
         except OSError as error:
             failed.append(str(error))
             done[target] = False
@@ -50,6 +52,7 @@ async def recv(host: Host, files: dict[str, Any], dest: str) -> dict[str, bool]:
     return done
 
 
+@one_change_at_a_time("dest")
 async def recv_chunked(
     host: Host,
     dest: str,

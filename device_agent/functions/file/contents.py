@@ -16,6 +16,7 @@ from device_agent.command_call import run as run_call
 from device_agent.commands import do, present
 from device_agent.ended import Ended, FunctionFailed
 from device_agent.expressions import Expression
+from device_agent.file_changes import one_change_at_a_time
 from device_agent.functions.file._paths import stat
 from device_agent.host import Host
 from device_agent.protocol import limits
@@ -49,6 +50,7 @@ async def read(host: Host, path: str, binary: bool = False) -> str | bytes:
     return data if binary else data.decode(errors="replace")
 
 
+@one_change_at_a_time("path")
 async def write(host: Host, path: str, *args: Any, **kwargs: Any) -> str:
     """Make these lines the content of a file, whole or not at all. ``args=[…]`` is another way to give them.
 
@@ -62,6 +64,7 @@ async def write(host: Host, path: str, *args: Any, **kwargs: Any) -> str:
     return f'Wrote {len(lines)} lines to "{path}"'
 
 
+@one_change_at_a_time("path")
 async def append(host: Host, path: str, *args: Any, **kwargs: Any) -> str:
     """Append these lines to a file that is there, on a line of their own. ``args=[…]`` is another way to give them.
 
@@ -78,6 +81,7 @@ async def append(host: Host, path: str, *args: Any, **kwargs: Any) -> str:
     return f'Wrote {len(lines)} lines to "{path}"'
 
 
+@one_change_at_a_time("path")
 async def prepend(host: Host, path: str, *args: Any, **kwargs: Any) -> str:
     """Put these lines in front of a file. ``args=[…]`` is another way to give them.
 
@@ -103,6 +107,7 @@ async def seek_read(host: Host, path: str, size: Annotated[int, Meta(ge=0)], off
     return await host.read(await expanded(host, path), offset=offset, limit=min(size, limits.VALUE_TEXT_BYTES))
 
 
+@one_change_at_a_time("path")
 async def seek_write(host: Host, path: str, data: Any, offset: Size) -> int:
     """Write over a file from a place on, and return how many bytes were written.
 
@@ -119,6 +124,7 @@ async def seek_write(host: Host, path: str, data: Any, offset: Size) -> int:
     return len(written)
 
 
+@one_change_at_a_time("path")
 async def truncate(host: Host, path: str, length: Size) -> None:
     """Cut a file to this length, or fill it up to it with zeros.
 

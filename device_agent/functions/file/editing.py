@@ -12,6 +12,7 @@ from device_agent.command_call import Call
 from device_agent.command_call import run as run_call
 from device_agent.commands import do, present, shell
 from device_agent.ended import Ended, FunctionFailed
+from device_agent.file_changes import one_change_at_a_time
 from device_agent.functions.file._changes import (
     Flags,
     changed_file,
@@ -29,6 +30,7 @@ KNOWS_REJECTS = "patch --help 2>&1 | grep -q -e --reject-file"
 MULTILINE = int(re.MULTILINE)
 
 
+@one_change_at_a_time("path")
 async def replace(
     host: Host,
     path: str,
@@ -130,6 +132,7 @@ async def uncomment(host: Host, path: str, regex: str, char: str = "#", backup: 
     return await comment_line(host, path, regex, char, cmnt=False, backup=backup)
 
 
+@one_change_at_a_time("path")
 async def comment_line(
     host: Host, path: str, regex: str, char: str = "#", cmnt: bool = True, backup: str | bool = ".bak"
 ) -> str | bool:
@@ -159,6 +162,7 @@ async def comment_line(
     return difference(old_shown, [line for line, yes in zip(new, hit, strict=True) if yes])
 
 
+@one_change_at_a_time("path")
 async def sed(
     host: Host,
     path: str,
@@ -206,6 +210,7 @@ async def sed_contains(host: Host, path: str, text: Any, limit: str = "", flags:
     return bool(found.must().out.strip())
 
 
+@one_change_at_a_time("originalfile")
 async def patch(host: Host, originalfile: str, patchfile: str, options: str = "", dry_run: bool = False) -> Ended:
     """Apply a patch that is on the device with its ``patch``, and return the same as ``cmd.run_all``.
 

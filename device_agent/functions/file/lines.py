@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from device_agent.commands import do
 from device_agent.ended import FunctionFailed
+from device_agent.file_changes import one_change_at_a_time
 from device_agent.functions.file._changes import changed_file, expression, lines_of
 from device_agent.functions.file._paths import real, stat, text_of
 from device_agent.host import Host
@@ -15,6 +16,7 @@ from device_agent.shell_paths import argument, expanded
 MODES = ("insert", "ensure", "delete", "replace")
 
 
+@one_change_at_a_time("path")
 async def line(
     host: Host,
     path: str,
@@ -68,6 +70,7 @@ async def line(
     return changes if show_changes and changes else bool(changes)
 
 
+@one_change_at_a_time("path")
 async def blockreplace(
     host: Host,
     path: str,

@@ -8,6 +8,7 @@ from typing import Any
 from device_agent import system_text
 from device_agent.commands import do, shell
 from device_agent.ended import FunctionFailed
+from device_agent.file_changes import one_change_at_a_time
 from device_agent.functions.file._paths import absolute, mode_text, real, stat
 from device_agent.functions.file.owners import check_perms
 from device_agent.host import Host
@@ -123,6 +124,7 @@ async def remove(host: Host, path: str, **kwargs: Any) -> bool:  # noqa: ARG001 
     return True
 
 
+@one_change_at_a_time("dst")
 async def rename(host: Host, src: str, dst: str) -> bool:
     """Give a file or a directory another name, on the same file system or another.
 
@@ -138,6 +140,7 @@ async def rename(host: Host, src: str, dst: str) -> bool:
     return True
 
 
+@one_change_at_a_time("dst")
 async def move(host: Host, src: str, dst: str, disallow_copy_and_unlink: bool = False) -> bool | dict[str, Any]:
     """Move a file or a directory; into ``dst`` where that is a directory.
 
@@ -155,6 +158,7 @@ async def move(host: Host, src: str, dst: str, disallow_copy_and_unlink: bool = 
     return {"result": True, "comment": f"'{src}' moved to '{dst}'"}
 
 
+@one_change_at_a_time("dst")
 async def copy(host: Host, src: str, dst: str, recurse: bool = False, remove_existing: bool = False) -> bool:
     """Copy a file or, with ``recurse``, a directory into another; the copy has the user, group and mode of the first.
 
