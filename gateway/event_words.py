@@ -1,4 +1,4 @@
-"""What an event may be that somebody fires, whoever he is."""
+"""Which tags and data an operator or a runner may fire as an event."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TAG_CHARACTERS = 512
 
 
 def check_fired(tag: str, data: dict[str, Any]) -> dict[str, Any]:
-    """The data as an event carries it. Raises ``UsageInvalid`` for what nobody may fire, whoever he is."""
+    """Return the data as an event carries it. Raises ``UsageInvalid`` for a tag or data that no client may fire."""
     if not tag.isprintable() or not 0 < len(tag) <= TAG_CHARACTERS:
         raise UsageInvalid(
             f"a tag is text of at most {TAG_CHARACTERS} characters, without control characters",

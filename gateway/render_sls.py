@@ -193,7 +193,9 @@ class Sources:
 
     def _data(self, path: str, source: str, text: str, keep: Keep | None, *, rendered: bool) -> Any:
         try:
-            return (render_yaml.read_json(text) if _pipe(source) in JSON else render_yaml.read(text, keep)) or {}
+            return (
+                render_yaml.read_json_document(text) if _pipe(source) in JSON else render_yaml.read(text, keep)
+            ) or {}
         except json.JSONDecodeError as error:
             raise Unrenderable(self._problem(path, error.lineno, error, error.msg, text, rendered=rendered)) from error
         except yaml.MarkedYAMLError as error:

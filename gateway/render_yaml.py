@@ -177,7 +177,7 @@ def _check_depth(events: Iterable[yaml.Event]) -> None:
             raise TooLarge(f"it is nested more than {DEPTH} deep")
 
 
-def read_json(text: str) -> Any:
+def read_json_document(text: str) -> Any:
     """Read JSON, with a first line ``#!…`` or without; nothing but blanks is None.
 
     Raises:

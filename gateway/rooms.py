@@ -31,7 +31,7 @@ from gateway.audit.refusal_rows import RefusalRows
 from gateway.audit.views import AuditViews
 from gateway.bus import Bus
 from gateway.checks.box import box_of
-from gateway.checks.telling import Telling
+from gateway.checks.check_events import CheckEvents
 from gateway.config import StationSettings
 from gateway.devices.api_tokens import ApiTokens
 from gateway.devices.authority import Authority
@@ -357,7 +357,7 @@ class Rooms:
             permission=self.permission,
         )
         return [
-            *StationApi(self.facts, Telling(bus=self.bus, reader=self.reader)).operations(),
+            *StationApi(self.facts, CheckEvents(bus=self.bus, reader=self.reader)).operations(),
             *jobs.operations(),
             *DevicesApi(
                 registry=self.registry,

@@ -72,7 +72,7 @@ class SaltRooms:
             audit=rooms.audit,
             spool=rooms.spool,
             writer=rooms.writer,
-            telling=self.sender,
+            sender=self.sender,
             resources=ResourceTargets(rules.id, upstream.resource_rules(), rooms.registry.everything),
             own=GatewayMinion(rules.id, station, facts),
             metrics=rooms.metrics,

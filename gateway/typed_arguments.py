@@ -80,28 +80,28 @@ def value(text: str) -> Any:
             return text
         raise UsageInvalid(f"an argument cannot be sent: {error}", found=text[:200]) from None
     if isinstance(parsed, dict | list):
-        return parsed if text.startswith("{" if isinstance(parsed, dict) else "[") and carried(parsed) else text
+        return parsed if text.startswith("{" if isinstance(parsed, dict) else "[") and can_be_sent(parsed) else text
     if isinstance(parsed, float | int) and not bare.startswith("!"):
-        kept = carried(parsed) and not spelling_lost(re.sub(r"\s+#.*", "", bare), parsed)
+        kept = can_be_sent(parsed) and not spelling_lost(re.sub(r"\s+#.*", "", bare), parsed)
         return parsed if kept else text
     if "#" in text and (parsed is None or isinstance(parsed, str)):
         return text
-    return parsed if carried(parsed) else text
+    return parsed if can_be_sent(parsed) else text
 
 
-def carried(parsed: object) -> bool:
+def can_be_sent(parsed: object) -> bool:
     """Whether a message can carry it: no sets, bytes, infinities, and no integer past 64 bits."""
     if isinstance(parsed, float):
         return math.isfinite(parsed)
     if isinstance(parsed, int):
         return -(2**63) <= parsed < 2**64
     if isinstance(parsed, list):
-        return all(map(carried, parsed))
+        return all(map(can_be_sent, parsed))
     if isinstance(parsed, dict):
         for key in parsed:
             if not isinstance(key, str):
                 raise UsageInvalid(f"a key in an argument must be text: write '{key}' in quotes, found {key!r}")
-        return all(map(carried, parsed.values()))
+        return all(map(can_be_sent, parsed.values()))
     return parsed is None or isinstance(parsed, str)
 
 

@@ -59,7 +59,7 @@ def fault(text: str, error: yaml.MarkedYAMLError) -> str:
     return str(error.problem) if mark is None else f"{error.problem} (line {mark.line + 1}, column {mark.column + 1})"
 
 
-def read_json(text: str) -> Any:
+def read_typed_json(text: str) -> Any:
     """The value in JSON of several lines; a line break in a text is kept. Raises ``ValueError``, ``RecursionError``."""
     return json.loads(text, strict=False, object_pairs_hook=_mapping)
 

@@ -8,9 +8,9 @@ from typing import Protocol
 import msgspec
 
 from gateway.api.operation import Answer, Asked, Operation
+from gateway.checks.check_events import News
 from gateway.checks.every import CHECKS, Check, look, worst_first
 from gateway.checks.finding import Facts, Finding
-from gateway.checks.telling import News
 from gateway.store.writer import StoreFailed
 
 
@@ -31,9 +31,9 @@ class Teller(Protocol):
 class StationApi:
     """Operations on the station."""
 
-    def __init__(self, facts: StationFacts, telling: Teller, checks: Sequence[Check] = CHECKS) -> None:
+    def __init__(self, facts: StationFacts, check_events: Teller, checks: Sequence[Check] = CHECKS) -> None:
         self._facts = facts
-        self._telling = telling
+        self._check_events = check_events
         self._checks = checks
 
     def operations(self) -> list[Operation]:
@@ -56,7 +56,7 @@ class StationApi:
         findings = await look(self._facts, self._checks)
         news: list[News] = []
         try:
-            news = await self._telling.tell(findings)
+            news = await self._check_events.tell(findings)
         except StoreFailed as error:
             untold = Finding(
                 check="events",

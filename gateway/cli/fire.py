@@ -81,13 +81,13 @@ def mapping(text: str) -> dict[str, Any]:
     import yaml
 
     from gateway.render_yaml import TooLarge
-    from gateway.typed_arguments import UNREAD, carried
-    from gateway.typed_yaml import fault, read, read_json
+    from gateway.typed_arguments import UNREAD, can_be_sent
+    from gateway.typed_yaml import fault, read, read_typed_json
 
     try:
         # YAML folds a line break in a value to a blank; JSON has none that could be lost.
-        found = read_json(text) if UNREAD.search(text) else read(text)
-        if isinstance(found, dict) and carried(found):
+        found = read_typed_json(text) if UNREAD.search(text) else read(text)
+        if isinstance(found, dict) and can_be_sent(found):
             return found
         what = "the data of an event is a mapping of what JSON can carry"
     except yaml.MarkedYAMLError as error:

@@ -29,11 +29,11 @@ def draft_of(
     Args:
         request: With its functions as they are signed (``request.signed``).
         target: The target and its kind, with nodegroups in their places.
-        user: Who asks.
+        user: The user that the job names.
         jid: The id of the job.
         issued: Wall time by which devices judge it, in seconds.
         seconds: How long the job lives.
-        origin: Who ordered it, where that signs nothing itself; empty otherwise.
+        origin: ``salt`` if a Salt master ordered the job, which cannot sign it; empty otherwise.
     """
     tgt, tgt_type = target
     return Job(

@@ -26,7 +26,7 @@ LOOK_SECONDS: Final = 1.0
 
 
 class GatewayFacts:
-    """Implements ``upstream.salt.ports.Telling``: tells every connected master the gateway's grains."""
+    """Implements ``upstream.salt.ports.MasterFeed``: sends every connected master the gateway's grains."""
 
     def __init__(
         self, grains: Callable[[], Mapping[str, Any]], *, look: float = LOOK_SECONDS, again: float = AGAIN_SECONDS

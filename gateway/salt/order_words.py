@@ -44,7 +44,7 @@ def denied(order: SaltOrder, who: str, why: str) -> Deed:
 
 
 def orderer(order: SaltOrder, master: str) -> str:
-    """Who asked, as jobs and the audit name him: nobody of this station has an @ in his name."""
+    """Name the user of a master as jobs and the audit do. No user of this station has an ``@`` in the name."""
     user = "".join(letter if letter.isprintable() and not letter.isspace() else "_" for letter in order.user[:64])
     return f"{user or 'unknown'}@{master}"[:128]
 

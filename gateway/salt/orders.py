@@ -61,14 +61,14 @@ UNFORESEEN: Final = "the gateway failed on this order; its log has the reason un
 CLOCKS: Final = "compare date -u on the master and on the gateway, and order it again"
 
 
-class Telling(Protocol):
-    """Who tells a master at once, past the spool. What finds no room, or nobody to tell, is dropped and counted."""
+class ImmediateSender(Protocol):
+    """Sends to a master at once, past the spool. It drops and counts what has no room or no link."""
 
     def announce(self, master: str, jid: str, ids: Sequence[str]) -> None:
-        """Whose answers to wait for."""
+        """Name the devices whose answers the master is to wait for."""
 
     def tell(self, master: str, entry: ReturnsOfJob) -> None:
-        """An answer that nobody needs later."""
+        """Send an answer that is not needed later."""
 
 
 class SaltOrders:
@@ -86,7 +86,7 @@ class SaltOrders:
         audit: AuditBook,
         spool: Spool,
         writer: Writer,
-        telling: Telling,
+        sender: ImmediateSender,
         resources: ResourceTargets,
         own: GatewayMinion,
         metrics: Metrics,
@@ -103,7 +103,7 @@ class SaltOrders:
         self._audit = audit
         self._spool = spool
         self._writer = writer
-        self._telling = telling
+        self._sender = sender
         self._resources = resources
         self._own = own
         self._metrics = metrics
@@ -212,7 +212,7 @@ class SaltOrders:
             self._answer_now(msgspec.structs.replace(order, jid=told), master, answers)
             return
         # Before it is taken: devices may answer at once, and the master must know then whom it waits for.
-        self._telling.announce(master, told, sorted({device.id for device in meant}))
+        self._sender.announce(master, told, sorted({device.id for device in meant}))
         self._unanswered = ()
         refusal = impossible(order)
         if not refusal and len(kept_from) == len(meant):
@@ -356,7 +356,7 @@ class SaltOrders:
     def _answer_unanswered(self, order: SaltOrder, master: str, why: str) -> None:
         ids, self._unanswered = self._unanswered, ()
         if ids:
-            self._telling.announce(master, order.jid, ids)
+            self._sender.announce(master, order.jid, ids)
             refused = DeviceAnswer(f"refused: {why[: limits.WHY_CHARACTERS]}", NOT_RUN_RETCODE, success=False)
             self._answer_now(order, master, dict.fromkeys(ids, refused))
 
@@ -367,7 +367,7 @@ class SaltOrders:
         for start in range(0, len(items), limits.MANIFEST_PAGE):
             some = dict(items[start : start + limits.MANIFEST_PAGE])
             entry = ReturnsOfJob(jid=order.jid, fun=order.fun, answers=some, master_id=order.master_id)
-            self._telling.tell(master, entry)
+            self._sender.tell(master, entry)
 
 
 def _unless(told: str, own: str) -> str:

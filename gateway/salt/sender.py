@@ -45,7 +45,7 @@ NO_ANSWERS: Final = 2**62
 
 
 class SaltSender(Part):
-    """Implements ``upstream.salt.ports.Feed`` over the spool, and ``Telling`` for what must not wait in it."""
+    """Implements ``upstream.salt.ports.Feed`` over the spool, and ``ImmediateSender`` for what must not wait in it."""
 
     name: ClassVar[str] = "salt-sender"
 
@@ -151,7 +151,7 @@ class SaltSender(Part):
             await line.answered.wait()
             await line.posted.wait()
 
-    # --- Telling ---------------------------------------------------------------------------------------------------
+    # --- ImmediateSender ---------------------------------------------------------------------------------------------
 
     def announce(self, master: str, jid: str, ids: Sequence[str]) -> None:
         """Say whose answers to wait for. When the master is not there it is said as soon as it is, from the book."""

@@ -13,7 +13,7 @@ from gateway.salt.sender import SaltSender
 from upstream.salt.above import confirmed
 from upstream.salt.channel import Channel
 from upstream.salt.order import SaltOrder, read_order
-from upstream.salt.ports import NotConfirmed, ReturnsOfJob, Telling
+from upstream.salt.ports import MasterFeed, NotConfirmed, ReturnsOfJob
 from upstream.salt.wire import Packed
 
 
@@ -105,10 +105,10 @@ class SaltAboveDouble:
         return sorted((entry.jid, device) for entry in self.told for device in entry.answers)
 
     @asynccontextmanager
-    async def fed(self, telling: Telling, master: str) -> AsyncIterator[None]:
+    async def fed(self, feed: MasterFeed, master: str) -> AsyncIterator[None]:
         """Something tells this master what it has to tell, as long as the block lasts."""
         async with asyncio.TaskGroup() as group:
-            running = group.create_task(telling.run(self, master))
+            running = group.create_task(feed.run(self, master))
             try:
                 yield
             finally:

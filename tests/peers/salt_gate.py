@@ -87,7 +87,7 @@ class Gate:
             audit=rooms.audit,
             spool=rooms.spool,
             writer=rooms.writer,
-            telling=self.told,
+            sender=self.told,
             resources=ResourceTargets(GATEWAY, resources, rooms.registry.everything),
             own=GatewayMinion(GATEWAY, "lisbon-station", self.facts),
             metrics=rooms.metrics,

@@ -8,7 +8,7 @@ from device_agent.clock import Clock
 from upstream.cutting import Cut
 from upstream.ports import Refusals
 from upstream.salt.pins import Pins
-from upstream.salt.ports import Feed, Orders, Registering, Telling
+from upstream.salt.ports import Feed, MasterFeed, Orders, Registering
 from upstream.salt.rsa_keys import GatewayKey
 from upstream.salt.serials import SerialGuard
 from upstream.salt.terms import SaltRules
@@ -25,7 +25,7 @@ class Ends:
     orders: Orders
     feed: Feed
     registering: Registering | None
-    facts: Telling | None
+    facts: MasterFeed | None
     """What tells a master the grains of the gateway's own id."""
     refusals: Refusals
     clock: Clock

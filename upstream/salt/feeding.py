@@ -13,7 +13,7 @@ from device_agent.questions import Unanswered
 from upstream.link_terms import FIRST_WAIT_SECONDS
 from upstream.salt.above import Above
 from upstream.salt.ends import LINK, Ends
-from upstream.salt.ports import Telling
+from upstream.salt.ports import MasterFeed
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ CEILING_SECONDS: Final = 30.0
 async def run(
     life: asyncio.TaskGroup,
     ends: Ends,
-    feed: Telling,
+    feed: MasterFeed,
     above: Above,
     address: str,
     doubt: Callable[[], None],
@@ -43,7 +43,7 @@ async def run(
         await asyncio.sleep(waits.next())
 
 
-async def _once(ends: Ends, feed: Telling, above: Above, address: str, doubt: Callable[[], None]) -> None:
+async def _once(ends: Ends, feed: MasterFeed, above: Above, address: str, doubt: Callable[[], None]) -> None:
     try:
         await feed.run(above, address)
     except Refused as refusal:

@@ -44,7 +44,7 @@ READ: Final = frozenset(
 """Fields with a reader of their own."""
 
 NESTED: Final = 64
-"""Deepest value of a publish. How deep an argument may be is less, and is said to whoever ordered it."""
+"""Deepest value of a publish. How deep an argument may be is less, and the answer to the order says so."""
 
 
 class SaltOrder(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,19 +64,19 @@ class SaltOrder(msgspec.Struct, frozen=True, kw_only=True):
     ret: str = ""
     """Names of returners that are asked for as well, with commas."""
     to: float = 0.0
-    """How long whoever asked waits, in seconds; 0 when the master does not say."""
+    """How long the client of the master waits, in seconds; 0 if the master does not say."""
     user: str = ""
     auth_list: list[Any] = []
-    """What whoever asked may do, to be enforced here; empty for the superuser of the master."""
+    """What the user of the master may do, which the gateway enforces; empty for the superuser of the master."""
     master_id: str = ""
     """To be said again in the answers."""
     metadata: dict[str, Any] = {}
     load: dict[str, Any] = {}
     """The whole publish in text, as a master that did not make the job wants it with the answers."""
     fault: str = ""
-    """The fields that are malformed, with the reason. Then nothing may run: whoever is meant is answered with this."""
+    """The fields that are malformed, with the reason. Then nothing runs, and each device of the target answers this."""
     has_target: bool = True
-    """False if the target is malformed, so that nobody can know which devices are meant. ``fault`` says why."""
+    """False if the target is malformed, so that no one can tell which devices are meant. ``fault`` says why."""
 
 
 def read_order(load: Mapping[Any, Any]) -> SaltOrder:

@@ -108,11 +108,11 @@ class Feed(Protocol):
         """Return when this master has confirmed all that is for it. The caller bounds it."""
 
 
-class Telling(Protocol):
-    """What tells each master something of its own."""
+class MasterFeed(Protocol):
+    """Sends each master something while its link is up."""
 
     async def run(self, above: SaltAbove, master: str) -> None:
-        """Tell this master, until cancelled, as ``Feed.run``."""
+        """Send to this master until cancelled, as ``Feed.run``."""
 
 
 class Registering(Protocol):

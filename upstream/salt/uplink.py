@@ -24,7 +24,7 @@ from upstream.salt.above import Above
 from upstream.salt.ends import LINK, Ends
 from upstream.salt.link import Link
 from upstream.salt.pins import Pins
-from upstream.salt.ports import Asked, Feed, Orders, Registering, Telling
+from upstream.salt.ports import Asked, Feed, MasterFeed, Orders, Registering
 from upstream.salt.rsa_keys import load_or_make
 from upstream.salt.serials import KeptSerials, SerialGuard
 from upstream.salt.terms import SaltRules
@@ -56,7 +56,7 @@ class SaltUplink(Part):
         clock: Clock,
         asked: Asked | None = None,
         registering: Registering | None = None,
-        facts: Telling | None = None,
+        facts: MasterFeed | None = None,
     ) -> None:
         """``keys_dir`` keeps our pair and the masters' keys. Raises ``ConfigInvalid`` when the pair cannot be used."""
         self._ends = Ends(

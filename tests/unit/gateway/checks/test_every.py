@@ -27,7 +27,7 @@ NO_CHECKS = {
     "open_secrets",
     "own_processes",
     "repairs",
-    "telling",
+    "check_events",
     "settings",
     "station",
 }

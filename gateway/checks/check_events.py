@@ -40,7 +40,7 @@ class News(Struct, frozen=True):
     findings: list[Finding]
 
 
-class Telling:
+class CheckEvents:
     """Compares what was found with what was told last."""
 
     def __init__(self, *, bus: Bus, reader: Reader) -> None:
