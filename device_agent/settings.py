@@ -66,7 +66,13 @@ def _loaded(table: type[T], tree: Section) -> T:
         return msgspec.convert(checked, table)
     except msgspec.ValidationError as error:
         # Every type was checked above with its line; what is left is what a section says of its fields together.
-        raise ConfigInvalid(str(error), where=str(_place_of(tree, str(error)))) from None
+        raise ConfigInvalid(_without_path(str(error)), where=str(_place_of(tree, str(error)))) from None
+
+
+def _without_path(message: str) -> str:
+    """The message of msgspec without the path behind it, where the message names the path itself."""
+    what, _, path = message.rpartition(" - at `$.")
+    return what if what and path.rstrip("`") in what else message
 
 
 def places(path: Path, section: str) -> dict[str, Place]:
@@ -316,24 +322,24 @@ def _wrong(kind: inspect.Type, tree: Tree, path: str, outer: inspect.Type) -> Co
         where=str(tree.place),
         found=shown(hidden),
         allowed=_allowed(outer),
-        hint=_hint(unwrapped(kind), hidden, name, key="" if place else f"{name}: "),
+        hint=_hint(unwrapped(kind), hidden, "" if place else f"{name}: "),
     )
 
 
-def _hint(inner: inspect.Type, tree: Tree, name: str, key: str) -> str | None:
+def _hint(inner: inspect.Type, tree: Tree, key: str) -> str | None:
     """The step that mends what most often was meant; ``key`` stands before the value, and is empty in a list."""
     if not isinstance(tree, Scalar):
         return None
     text = tree.text[:80]
     match inner:
         case _ if tree.empty:
-            return f"write a value behind {name}:, or remove the line for the default"
+            return f"write a value behind {key.strip() or '-'}, or remove the line for the default"
         case inspect.StrType() if tree.kind != "str":
             return f'quote it: {key}"{text}"'
         case inspect.ListType():
-            return f"a list is written {name}: [{text}]"
+            return f"a list is written {key}[{text}]"
         case inspect.StructType():
-            return f"the keys of a section stand below {name}:, indented"
+            return f"the keys of a section stand below {key.strip() or 'it'}, indented"
         case inspect.LiteralType(values):
             near = get_close_matches(tree.text, map(str, values), n=1)
             return f"did you mean {near[0]!r}?" if near else None

@@ -31,6 +31,9 @@ TARGETS: Final = frozenset({"tgt", "match", "fail_minions", "allow_tgt", "target
 IDS: Final = "id_list"
 """A key of ``salt.wait_for_event``: names of devices, or other values of an event, which may be numbers."""
 
+NAMED_ENTRIES: Final = frozenset({"schedule", "beacons", "file_roots", "pillar_roots"})
+"""Keys of Salt's settings whose entries have names that the site chose."""
+
 ROSTER_VALUES: Final = frozenset({"port", "sudo", "timeout"})
 
 
@@ -82,6 +85,9 @@ def setting_names(root: Node) -> None:
             _keep_below(value)
         elif key.value == "reactor":
             _keep_tags(value)
+        elif key.value in NAMED_ENTRIES:
+            for name, _ in _pairs(value):
+                _keep(name, key=True)
         elif key.value == "proxy":
             roster_names(MappingNode(f"{_TAG}map", [(key, value)]))
             for field, inner in _pairs(value):

@@ -15,6 +15,8 @@ DEBUG_VARIABLE = "OUTSTATION_DEBUG"
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as a shell gives it."""
 
+CONVERT = "convert it with iconv -f ISO-8859-1 -t UTF-8, or set the terminal to UTF-8"
+
 
 def guarded(command: Callable[[], int]) -> int:
     """Run a command; its exit status. No error leaves it as a traceback."""
@@ -43,7 +45,7 @@ def report(error: BaseException) -> int:
 
         single = leaves(error)
     if isinstance(single[0], UnicodeEncodeError) and (typed := _not_utf_8()):
-        single = [UsageInvalid("an argument is not UTF-8", found=typed, allowed="text in UTF-8")]
+        single = [UsageInvalid("an argument is not UTF-8", found=typed, allowed="text in UTF-8", hint=CONVERT)]
     foreseen = [leaf for leaf in single if isinstance(leaf, OutstationError)]
     for leaf in foreseen:
         complain(str(leaf))
@@ -56,10 +58,10 @@ def report(error: BaseException) -> int:
 
 
 def _not_utf_8() -> str:
-    """The first argument with bytes that are not UTF-8, in ASCII; Python keeps such bytes as surrogates."""
+    r"""The first argument with bytes that are not UTF-8, each as ``\xff``; Python keeps such bytes as surrogates."""
     for argument in sys.argv[1:]:
         if re.search("[\udc80-\udcff]", argument):
-            return ascii(argument)[1:-1][:200]
+            return "".join(ascii(each)[1:-1].replace(r"\udc", r"\x") for each in argument)[:200]
     return ""
 
 

@@ -305,7 +305,8 @@ def _word(reading: _Reading, key: str, value: Any, fields: dict[str, Any]) -> No
         fields["target"], fields["target_type"] = ",".join(value), "list"
         return
     if not isinstance(value, str) or not 1 <= len(value) <= 4096:
-        raise reading.wrong(key, value, "a text of 1 to 4096 characters")
+        quoted = "" if isinstance(value, str) else "; a name that YAML reads as something else stands in quotes"
+        raise reading.wrong(key, value, f"a text of 1 to 4096 characters{quoted}")
     fields[key] = value
 
 

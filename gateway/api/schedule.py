@@ -106,4 +106,5 @@ class ScheduleApi:
             "jid": ran.jid,
             "why": ran.why,
             "ends": {} if ran.jid is None else await self._schedule.book.ends(ran.jid),
+            "job": "" if ran.jid is None else await self._schedule.book.progress(ran.jid),
         }

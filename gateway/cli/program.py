@@ -225,4 +225,8 @@ def _nearest_option(option: str, context: typer.Context) -> str:
         for name in (*parameter.opts, *parameter.secondary_opts)
     }
     near = get_close_matches(option, known, n=1)
-    return f"; did you mean {near[0]}?" if near else ""
+    if near:
+        return f"; did you mean {near[0]}?"
+    if any(parameter.param_type_name == "argument" for parameter in context.command.get_params(context)):
+        return f"; an argument that begins with a dash follows --: {context.command_path} … -- ARG"
+    return ""

@@ -252,8 +252,14 @@ def why(
             output.line(f"  rule {safe(each.glob)}, {safe(each.file)}: {THROTTLED.get(each.state, each.state)}{told}")
         for reaction in event.reactions:
             output.line(f"  rule {safe(reaction.rule)}, {safe(reaction.file)}: {call_words(reaction)}")
-            ended = "; ".join(filter(None, [f"job {reaction.jid}" if reaction.jid else "", _line(reaction.why)]))
+            # The reason is whole: its end is the command that mends it.
+            first, *more = reaction.why.splitlines() or [""]
+            ended = "; ".join(filter(None, [f"job {reaction.jid}" if reaction.jid else "", safe(first)]))
             output.line(f"    {reaction.state} {ended}".rstrip())
+            for line in more:
+                output.line(f"    {safe(line)}")
+            if reaction.job == "closed" and not reaction.outcomes:
+                output.line(f"    no device matched {safe(reaction.tgt_type)} {safe(reaction.tgt)}")
             for outcome in reaction.outcomes:
                 words = _line(outcome.why or shown(outcome.value))
                 output.line(f"    {safe(outcome.device)} of {safe(outcome.site)}: {safe(outcome.outcome)} {words}")

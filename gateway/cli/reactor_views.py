@@ -66,7 +66,7 @@ class OutcomeOfReaction(Struct, frozen=True, kw_only=True):
 
 
 class ReactionView(Struct, frozen=True, kw_only=True):
-    """A call, and what came of it where it was made."""
+    """A call, and what came of it where it was made. ``job`` is ``open``, ``closed`` or ``gone``, or empty."""
 
     id: str
     file: str
@@ -82,6 +82,7 @@ class ReactionView(Struct, frozen=True, kw_only=True):
     state: str = ""
     jid: str = ""
     why: str = ""
+    job: str = ""
     outcomes: list[OutcomeOfReaction] = []
 
 

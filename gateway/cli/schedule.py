@@ -36,6 +36,9 @@ Name = Annotated[
 ]
 MaybeName = Annotated[str | None, typer.Argument(metavar="[NAME]", help="the name of the entry; without one: all")]
 
+WITHOUT_ENDS = {"closed": "no device matched", "gone": "its job is no longer kept"}
+"""What became of a run whose job has no outcome."""
+
 LIST = HelpText(
     purpose="Print the entries of the station's schedule.",
     explained={
@@ -195,7 +198,8 @@ def _next(entry: EntryView) -> str:
 def _became(run: RunView) -> str:
     if run.jid is None:
         return run.state
-    return ", ".join(f"{count} {end}" for end, count in sorted(run.ends.items())) or "under way"
+    ends = ", ".join(f"{count} {end}" for end, count in sorted(run.ends.items()))
+    return ends or WITHOUT_ENDS.get(run.job, "under way")
 
 
 def _print(output: Output, entry: EntryView, *, as_json: bool) -> None:

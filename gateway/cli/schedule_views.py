@@ -6,7 +6,11 @@ from msgspec import Struct
 
 
 class RunView(Struct, frozen=True, kw_only=True):
-    """A run. ``ends``: how many devices its job ended on, by outcome; of a call its state."""
+    """A run.
+
+    ``ends``: how many devices its job ended on, by outcome; of a call its state. ``job``: whether the job is ``open``,
+    ``closed`` or ``gone``; empty from a station of an older release.
+    """
 
     due: float
     at: float
@@ -16,6 +20,7 @@ class RunView(Struct, frozen=True, kw_only=True):
     jid: str | None = None
     why: str = ""
     ends: dict[str, int] = {}
+    job: str = ""
 
 
 class EntryView(Struct, frozen=True, kw_only=True):

@@ -20,6 +20,7 @@ from device_agent.utf8_text import NotUtf8, utf8_text
 from gateway.cli.csv_separator import check_separator
 from gateway.cli.ssh_views import FaultView
 from gateway.cli.ssh_words import SECRET_BYTES, text_of
+from gateway.devices.ssh_wish import NAME_WORDS
 
 FILE_BYTES: Final = 64 * 1024 * 1024
 COLUMNS: Final = (
@@ -47,6 +48,8 @@ LOGINS: Final = ("password", "key", "agent", "certificate")
 SHOWN_CHARACTERS: Final = 80
 NESTED: Final = 8
 """Levels of a YAML file. libyaml's own reader goes down any number of them, and over the end of the stack."""
+
+UNCLOSED: Final = "a quotation mark opens in this row, and none closes it before the end of the file"
 
 SECRET: Final = frozenset({"password"})
 """Columns of which no fault shows the value."""
@@ -97,7 +100,9 @@ def read(path: Path) -> list[Listed]:
     for line, cells in rows:
         listed = _listed(line, cells, path.parent, texts)
         name = listed.name
-        if name and name in lines:
+        if not name and listed.fault is None:
+            listed = Listed(line, "", fault=_fault("", "name", "the device has no name", "", NAME_WORDS))
+        elif name and name in lines:
             listed = Listed(line, name, fault=_fault(name, "name", f"this name is on line {lines[name]} as well", name))
         lines.setdefault(name, line)
         found.append(listed)
@@ -109,27 +114,34 @@ def read(path: Path) -> list[Listed]:
 def _of_csv(path: Path, text: str) -> Iterator[tuple[int, Cells | FaultView]]:
     reader = csv.reader(StringIO(text, newline=""), strict=True)
     columns: list[str] = []
+    line = 1
     try:
         for row in reader:
+            # A cell in quotes may have several lines: a row is named by its first one.
+            number, line = line, reader.line_num + 1
             # A password is what it is; blanks around everything else do not count.
             cells = [
-                cell if columns[number : number + 1] == ["password"] else cell.strip()
-                for number, cell in enumerate(row)
+                cell if columns[place : place + 1] == ["password"] else cell.strip() for place, cell in enumerate(row)
             ]
             if not any(cells) or cells[0].startswith("#"):
                 continue
             if not columns:
                 columns = [cell.lower() for cell in cells]
                 if "name" not in columns:
-                    check_separator(path, reader.line_num, ",".join(row), _is_header)
-                _check_columns(path, reader.line_num, columns)
+                    check_separator(path, number, ",".join(row), _is_header)
+                _check_columns(path, number, columns)
             elif len(cells) > len(columns):
                 words = f"{len(cells)} cells"
-                yield reader.line_num, _fault(cells[0], "line", "more cells than columns", words, f"{len(columns)}")
+                yield number, _fault(cells[0], "line", "more cells than columns", words, f"{len(columns)}")
             else:
-                yield reader.line_num, dict(zip(columns, cells, strict=False))
+                yield number, dict(zip(columns, cells, strict=False))
     except csv.Error as error:
-        raise UsageInvalid("this is no CSV", where=f"{path}:{reader.line_num}", found=str(error)) from None
+        raise UsageInvalid(
+            "this is no CSV",
+            where=f"{path}:{line}",
+            found=UNCLOSED if str(error) == "unexpected end of data" else str(error),
+            allowed='a cell with a comma, a quotation mark or a line break stands in quotes: "a ""b"", c"',
+        ) from None
 
 
 def _is_header(cells: list[str]) -> bool:
@@ -167,7 +179,11 @@ def _of_yaml(path: Path, text: str) -> Iterator[tuple[int, Cells | FaultView]]:
                 yield node.start_mark.line + 1, _of_mapping(node, {})
         case yaml.MappingNode():
             for key, node in root.value:
-                yield key.start_mark.line + 1, _of_mapping(node, {"name": str(key.value)})
+                if isinstance(key, yaml.ScalarNode):
+                    yield key.start_mark.line + 1, _of_mapping(node, {"name": key.value})
+                else:
+                    fault = _fault("", "name", "this is no name", "a list or a mapping", NAME_WORDS)
+                    yield key.start_mark.line + 1, fault
         case _:
             raise UsageInvalid(
                 "this is no list of devices",
@@ -198,7 +214,7 @@ def _of_mapping(node: yaml.Node, cells: Cells) -> Cells | FaultView:
     if not isinstance(node, yaml.MappingNode):
         return _fault(name, "device", "this is no mapping", "another value", "a mapping of fields")
     for key, value in node.value:
-        column = str(key.value)
+        column = key.value if isinstance(key, yaml.ScalarNode) else "a list or a mapping"
         if column not in COLUMNS or column in cells:
             what = "this is said twice" if column in cells else "there is no such field"
             return _fault(cells.get("name", ""), column, what, column, ", ".join(COLUMNS))
@@ -235,7 +251,7 @@ def _wish(cells: Cells, folder: Path, texts: dict[Path, str]) -> dict[str, Any]:
             continue
         match column:
             case "address":
-                wish["host"] = text.removeprefix("[").removesuffix("]")
+                wish["host"] = text[1:-1] if text.startswith("[") and text.endswith("]") else text
             case "port":
                 if not (text.isascii() and text.isdigit() and len(text) <= 5):
                     raise _Faulty("port", "there is no such port", text, "1 to 65535")

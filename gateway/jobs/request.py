@@ -73,18 +73,19 @@ def without_missing(returning: Callable[[Returning], SentOn | None], said: Retur
     words = said.split(",") if isinstance(said, str) else said
     here: list[str] = []
     missing: list[str] = []
-    allowed = ""
+    allowed = hint = ""
     for name in dict.fromkeys(word.strip() for word in words if word.strip()):
         try:
             returning([*here, name])
         except UsageInvalid as error:
             missing.append(name[:64])
-            allowed = error.allowed or "none"
+            allowed, hint = error.allowed or "none", error.hint or ""
         else:
             here.append(name)
     if not missing:
         return here, ""
-    return here, f"the job runs without the returners that are not here: {', '.join(missing)}; here are {allowed}"
+    what = f"the job runs without the returners that are not here: {', '.join(missing)}; here are {allowed}"
+    return here, f"{what}; try: {hint}" if hint else what
 
 
 class JobRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -13,6 +13,7 @@ from device_agent.protocol import tags
 from device_agent.protocol.messages import Event, decode_stored
 from device_agent.protocol.stations import station_device
 from gateway.bus import Bus
+from gateway.jobs.progress import progress_of
 from gateway.reactor.book import Made, Matched, ReactionBook
 from gateway.reactor.foreseen import ForeseenTroubles
 from gateway.reactor.held import HeldBook
@@ -178,7 +179,9 @@ class Explain:
     async def _made(self, made: Made) -> dict[str, Any]:
         told = reaction_told(made.reaction)
         outcomes = []
+        job = ""
         if made.jid is not None:
+            job = await progress_of(self._reader, made.jid)
             outcomes = [*await self._outcomes(made.jid), *await self._called(made)]
         return {
             **told,
@@ -186,6 +189,7 @@ class Explain:
             "state": made.state,
             "jid": made.jid or "",
             "why": made.why,
+            "job": job,
             "outcomes": outcomes,
         }
 

@@ -16,11 +16,13 @@ from gateway.calls.call import CallRequest
 from gateway.calls.calls import Calls
 from gateway.devices.policy import Operator
 from gateway.jobs.accept import Acceptance
+from gateway.jobs.request import without_missing
 from gateway.own.grants import check_station_grants
 from gateway.reactor.requests import request_of
 from gateway.reactor.sls import KINDS, WHAT_CHARACTERS, Compiled, Level, Reaction, Trouble, not_a_command
 from gateway.reactor.source_lines import SourceLines
 from gateway.reactor.written_calls import WrittenCall, written_calls
+from gateway.reactor.written_returners import written_returners
 
 CALLS: Final = 1000
 """Most calls of a text that are checked."""
@@ -85,6 +87,12 @@ class ForeseenTroubles:
                 for level, what in await self._of_call_by_name(file, rule, call)
                 if what not in told
             ]
+        returners = {name for each in known.reactions if each.file == file for name in each.ret}
+        for number, line, names in islice(written_returners(text), CALLS):
+            _, missing = without_missing(self._acceptance.returning, [name for name in names if name not in returners])
+            if missing:
+                returners.update(names)
+                found.append(Trouble(file=file, line=number, text=line.strip(), level="warning", what=missing))
         return found
 
     async def _of_call_by_name(self, file: str, rule: str, call: WrittenCall) -> list[tuple[Level, str]]:

@@ -77,8 +77,8 @@ class Returners(Part):
                 error_id="returner.unknown",
                 where="ret",
                 found=", ".join(unknown or names)[:200],
-                allowed=f"{known}; at most {MOST}",
-                hint=f"configure {hints[0]}: docs/returners.md" if hints else f"there can be: {', '.join(KINDS)}",
+                allowed=known if unknown else f"at most {MOST}",
+                hint=f"configure {hints[0] if hints else ' or '.join(KINDS)} (docs/returners.md)" if unknown else None,
             )
 
         def beside(jid: str) -> list[Statement]:

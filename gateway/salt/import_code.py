@@ -137,7 +137,8 @@ def _verdict(kind: str, name: str, file: Path, own: OwnNames) -> Finding:
         return Finding("wrong", what, str(file), f"it cannot be read: {error.strerror}", entry_alone=True)
     except (SyntaxError, ValueError, RecursionError) as error:
         line = getattr(error, "lineno", None) or 1
-        return finding_of(what, file, [Told(line, CHANGE, "this release cannot read its Python")])
+        why = getattr(error, "msg", None) or str(error) or type(error).__name__
+        return finding_of(what, file, [Told(line, CHANGE, f"this release cannot read its Python: {why[:120]}")])
     told = [Told(1, CHANGE, f"a module has at most {MODULE_BYTES:,} bytes")] if len(body) > MODULE_BYTES else []
     if kind == "engines":
         told += _engine(tree, own)

@@ -198,6 +198,10 @@ NOT_CARRIED: Final[dict[str, str]] = {
 
 
 UNKNOWN: Final = "this is not known of any release of Salt; look at what on this box reads it"
+OF_MODULE: Final = (
+    "the module {} of Salt or of this box reads it: docs/returners.md has the returners of this release, "
+    "docs/pillar.md the sources of pillar"
+)
 
 
 def _table(rows: dict[str, str]) -> tuple[dict[str, str], list[tuple[str, str]]]:
@@ -224,7 +228,8 @@ def no_meaning(key: str) -> str | None:
 def not_carried(key: str) -> str:
     """Why a key has no counterpart, and what to do."""
     found = _left.get(key) or _glob(key, _left_globs)
-    return found or UNKNOWN
+    module, dot, _ = key.partition(".")
+    return found or (OF_MODULE.format(module[:64]) if module and dot else UNKNOWN)
 
 
 def _glob(key: str, globs: list[tuple[str, str]]) -> str | None:

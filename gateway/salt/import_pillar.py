@@ -173,6 +173,8 @@ def _wrong(pillar: Pillar, devices: Devices, problems: list[Problem], words: str
             continue
         pillar.seen.add(key)
         env, path = [*re.split("[:/]", problem.file, maxsplit=1), ""][:2]
+        # The device that it is for has a verdict of its own.
+        pillar.taken.add(f"{env}/{path}")
         file = _file(pillar, env, path) if env in pillar.roots else problem.file
         line = f":{problem.line}" if problem.line else ""
         beside = " of what Jinja made of it" if problem.rendered else ""

@@ -20,7 +20,7 @@ from gateway.salt.import_devices import Devices, take_roster, take_wrong
 from gateway.salt.import_files import INVENTORY
 from gateway.salt.import_findings import Finding, Said, Verdict
 from gateway.salt.import_read import Box, read_mapping, typed
-from gateway.salt.import_ssh_row import ALIASES
+from gateway.salt.import_ssh_row import ALIASES, bare_host
 
 SSH_KEYS: Final = {
     "ssh_user": "user",
@@ -150,7 +150,7 @@ def _take_file(path: Path, roster: _Roster, devices: Devices) -> None:
         written = tree.entries.get(name)
         where = str(tree.places.get(name, path))
         # A short entry is its host, whatever YAML makes of it.
-        if isinstance(written, Scalar) and written.text and not is_host(written.text):
+        if isinstance(written, Scalar) and written.text and not is_host(bare_host(written.text)):
             take_wrong(devices, name, str(written.place), ONE_TEXT)
             continue
         fields = {"host": written.text} if isinstance(written, Scalar) else entry

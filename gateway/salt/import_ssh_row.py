@@ -70,6 +70,7 @@ def ssh_row(name: str, said: Mapping[str, Any]) -> SshRow:
     if address is None:
         row.fault = "it names no host"
         return row
+    address = row.cells["address"] = bare_host(address)
     if not is_host(address):
         row.fault, row.wrong = NO_HOST, True
         return row
@@ -86,6 +87,11 @@ def ssh_row(name: str, said: Mapping[str, Any]) -> SshRow:
     if beside:
         row.notes.append(f"without {', '.join(sorted(beside))[:200]}")
     return row
+
+
+def bare_host(text: str) -> str:
+    """A host without the brackets that an IPv6 address may stand in."""
+    return text[1:-1] if text.startswith("[") and text.endswith("]") else text
 
 
 def names_login(said: Mapping[str, Any]) -> bool:

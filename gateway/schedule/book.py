@@ -11,6 +11,7 @@ from msgspec import Struct
 from device_agent.clock import Clock
 from device_agent.protocol.messages import encode_value
 from device_agent.schedule.turns import State, Turn
+from gateway.jobs.progress import Progress, progress_of
 from gateway.store.reader import Reader
 from gateway.store.writer import Statement, Writer
 
@@ -124,6 +125,10 @@ class ScheduleStore:
         found = await self._reader.rows(_JOB_ENDS, (jid,))
         found = found or [(state, 1) for (state,) in await self._reader.rows(_CALL_END, (jid,))]
         return dict(found)
+
+    async def progress(self, jid: str) -> Progress:
+        """Whether the job or the call of a run still runs."""
+        return await progress_of(self._reader, jid)
 
     async def prune(self) -> None:
         """Let go of old runs. Raises ``StoreFailed``."""

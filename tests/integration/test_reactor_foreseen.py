@@ -140,6 +140,42 @@ async def test_a_returner_that_is_not_here_stops_no_reaction_and_is_named_by_the
         assert rows == [("smtp",)]
 
 
+BY_EVENT = """\
+{% if data['id'] %}
+answer:
+  local.test.arg:
+  - tgt: {{ data['id'] }}
+  # - ret: mail
+  - ret: syslog, smtp
+  - kwarg:
+      - ret: another
+again:
+    local.test.ping:
+        - tgt: cam-1
+        - "ret": ["syslog"]
+other:
+    runner.test.arg:
+        - ret: none_of_a_job
+{% endif %}
+"""
+
+
+async def test_a_check_names_a_returner_of_a_file_that_no_event_has_rendered(tmp_path: Path) -> None:
+    async with reacting(tmp_path, rule(tmp_path, BY_EVENT)) as station:
+        found = [each for each in await checked(station) if each["level"] == "warning"]
+        assert [(each["line"], each["text"]) for each in found] == [(6, "- ret: syslog, smtp")]
+        assert "not here: syslog, smtp; here are none; try: configure smtp (docs/returners.md)" in found[0]["what"]
+
+
+async def test_a_reaction_whose_target_matches_no_device_says_so(tmp_path: Path) -> None:
+    text = "a:\n  local.test.ping:\n    - tgt: {{ data['id'] }}\n"
+    async with reacting(tmp_path, rule(tmp_path, text)) as station:
+        for name, job in (("cam-9", "closed"), ("cam-1", "open")):
+            await station.fire(f"site/{name}", id=name)
+            (made,) = (await station.event(f"site/{name}"))["reactions"]
+            assert (made["state"], made["job"], made["outcomes"]) == ("issued", job, [])
+
+
 async def test_a_reaction_runs_where_there_is_no_returner_at_all(tmp_path: Path) -> None:
     async with reacting(tmp_path, rule(tmp_path, RETURNED)) as station:
         await station.fire("site/a")

@@ -36,6 +36,7 @@ def live() -> Iterator[System]:
                 "bare": {"function": "jobs.active", "minutes": 60},
                 "fails": {"function": "test.fail", "job_args": ["broken"], "target": "cam-1", "minutes": 60},
                 "refused": {"function": "cmd.run", "job_args": ["id"], "target": "cam-1", "minutes": 60},
+                "unmatched": {"function": "test.ping", "target": "door-*", "minutes": 60},
                 "later": {"function": "test.ping", "target": "cam-1", "cron": "0 5 1 1 *"},
             },
         )
@@ -92,6 +93,12 @@ def test_what_fails_is_named_by_the_check_with_the_next_command(live: System) ->
     assert "outstation schedule show fails" in found
     assert "the last run of refused in the schedule did not succeed: refused" in found
     assert "run of often" not in found
+
+
+def test_a_run_that_no_device_matched_is_not_under_way_for_ever(live: System) -> None:
+    live.command("schedule", "run", "unmatched", station="lisbon", status=0)
+    live.until(lambda: runs(live, "unmatched")[0].get("job") == "closed", "its job is closed")
+    assert "no device matched" in live.command("schedule", "show", "unmatched", station="lisbon", status=0).out
 
 
 def test_an_entry_is_run_and_switched_by_hand_and_that_lasts(live: System) -> None:

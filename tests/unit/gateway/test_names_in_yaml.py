@@ -149,6 +149,8 @@ def test_a_nodegroup_that_is_no_text_is_refused_by_its_line(text: str) -> None:
     with pytest.raises(ConfigInvalid) as caught:
         load_text(StationSettings, f"name: lisbon\nnodegroups:\n  g: {text}\n", Path("/etc/x.yaml"))
     assert str(caught.value.where) == "/etc/x.yaml:3"
+    word = text.strip("[]")
+    assert caught.value.hint == (f'quote it: "{word}"' if text.startswith("[") else f'quote it: g: "{word}"')
 
 
 def policy(text: str) -> str:
@@ -200,7 +202,9 @@ def test_a_target_of_a_schedule_that_is_no_text_is_refused_by_its_line(text: str
     with pytest.raises(ConfigInvalid) as caught:
         load_text(StationSettings, f"name: lisbon\nschedule:\n{entry}", Path("/etc/x.yaml"))
     assert str(caught.value.where).startswith("/etc/x.yaml:")
-    assert "target" in str(caught.value)
+    assert "schedule.e.target: found " in str(caught.value)
+    assert "stands in quotes" in str(caught.value)
+    assert "$." not in str(caught.value), "the path is told once"
 
 
 @pytest.mark.parametrize("text", ["00427", "[00427]", "52:54:00:42:25:43"])

@@ -77,10 +77,22 @@ def test_an_error_nobody_foresaw_is_a_line_and_no_traceback(shell: Shell, monkey
 def test_an_argument_that_is_not_utf_8_is_named(line: list[str], shell: Shell) -> None:
     finished = shell.run(*line)
     assert (finished.status, finished.out) == (2, "")
-    what, found, allowed = finished.error.splitlines()
+    what, found, allowed, fix = finished.error.splitlines()
     assert what == "error: an argument is not UTF-8"
-    assert found.endswith(r"a\udcffb")
+    assert found.endswith(r"a\xffb")
     assert allowed == "  allowed: text in UTF-8"
+    assert "iconv -f ISO-8859-1 -t UTF-8" in fix
+
+
+@pytest.mark.usefixtures("api")
+def test_an_argument_that_begins_with_a_dash_is_told_to_follow_two_of_them(shell: Shell) -> None:
+    finished = shell.run("run", "cam-1", "test.echo", "-x")
+    assert finished.status == 2
+    what = finished.error.splitlines()[0]
+    assert what == (
+        "error: no such option: -x; an argument that begins with a dash follows --: outstation run … -- ARG"
+    )
+    assert "did you mean --limit?" in shell.run("run", "cam-1", "test.echo", "--limt").error
 
 
 def test_errors_of_several_parts_are_told_one_by_one(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,6 +77,47 @@ def test_an_inventory_in_yaml_names_the_line_too(tmp_path: Path) -> None:
     assert (wrong.value.where, wrong.value.found) == (f"{file}:2", "the byte 0xe4")
 
 
+def test_every_device_without_a_name_is_named_by_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text("- {name: null}\n- {name: cam-1, password: x}\n- {name: ''}\n- {address: 192.0.2.1}\n", "utf-8")
+    found = ssh_inventory.read(file)
+    assert [(each.line, each.fault and each.fault.what) for each in found] == [
+        (1, "the device has no name"),
+        (2, None),
+        (3, "the device has no name"),
+        (4, "the device has no name"),
+    ]
+    file.write_text("? [cam-1]\n: {password: heim}\ncam-2:\n  ? {password: heim}\n  : x\n", "utf-8")
+    found = ssh_inventory.read(file)
+    assert [(each.line, each.fault and each.fault.found) for each in found] == [
+        (1, "a list or a mapping"),
+        (3, "a list or a mapping"),
+    ]
+
+
+def test_a_quotation_mark_that_nothing_closes_is_named_where_it_opens(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text('name,user\n"cam-1",root\n"cam-2,root\ncam-3,root\ncam-4,root\n', "utf-8")
+    with pytest.raises(UsageInvalid, match="this is no CSV") as wrong:
+        ssh_inventory.read(file)
+    assert wrong.value.where == f"{file}:3"
+    assert "a quotation mark opens in this row" in str(wrong.value.found)
+    assert "stands in quotes" in str(wrong.value.allowed)
+
+
+def test_a_row_of_several_lines_is_named_by_its_first_one(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text('name,user,password\ncam-1,root,"a\nb"\ncam-2,root,"a\nb"\n', "utf-8")
+    assert [each.line for each in ssh_inventory.read(file)] == [2, 4]
+
+
+@pytest.mark.parametrize("typed", ["[::1]:22", "::1]", "[::1"])
+def test_an_address_is_told_as_it_was_typed(tmp_path: Path, typed: str) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text(f"name,address,password\ncam-1,{typed},x\ncam-2,[::1],x\n", "utf-8")
+    assert [each.wish["host"] for each in ssh_inventory.read(file)] == [typed, "::1"]
+
+
 @pytest.mark.parametrize("read", [ssh_words.text_of, _in_file, _token])
 def test_a_secret_in_another_encoding_is_refused_and_no_byte_of_it_shown(
     tmp_path: Path, read: Callable[[Path], str]

@@ -96,6 +96,30 @@ def test_a_pillar_that_nobody_is_known_for_is_told_of(box: SaltBox) -> None:
     assert {"proxy many-8", "proxy many-9"} < {each.what for each in named.findings}
 
 
+def test_a_proxy_whose_pillar_does_not_render_has_one_verdict_and_its_file_another(box: SaltBox) -> None:
+    box.write("srv/pillar/many.sls", "proxy:\n  host: {{ nobody.knows }}\n")
+    found = [each for each in looked_at(box).findings if "many" in each.what + each.where]
+    assert sorted((each.verdict, each.what) for each in found) == [
+        ("not carried", "minion many-7"),
+        ("wrong", "many.sls"),
+    ]
+
+
+def test_names_of_entries_are_kept_as_they_are_typed(box: SaltBox) -> None:
+    entries = "  on: {function: test.ping, hours: 1}\n  0x1F: {function: test.ping, hours: 1}\n"
+    box.write("etc/salt/master.d/zz.conf", f"schedule:\n{entries}")
+    looked = looked_at(box)
+    assert {"on", "0x1F"} <= looked.settings["schedule"].keys()
+    assert told(looked, "schedule.on").where.endswith("zz.conf:2")
+
+
+def test_a_setting_of_a_module_is_named_as_one(box: SaltBox) -> None:
+    box.write("etc/salt/master.d/zz.conf", "mysql.host: db\nown_word: 1\n")
+    looked = looked_at(box)
+    assert "the module mysql" in told(looked, "mysql.host").words
+    assert "not known of any release" in told(looked, "own_word").words
+
+
 def test_the_inventory_is_one(box: SaltBox, tmp_path: Path) -> None:
     looked = looked_at(box, host_keys=lambda host, port: [f"SHA256:{host}-{port}"])
     path = tmp_path / "ssh-devices.yaml"

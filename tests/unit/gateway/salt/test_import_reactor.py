@@ -183,7 +183,7 @@ ENGINE = "import salt.utils.event\nfrom salt.utils import json\n\n\ndef start():
         ),
         ("_modules/file.py", "async def status(host):\n    return 1\n", CHANGE, ":1", "keeps its name"),
         ("_modules/door.py", "import requests_of_nobody\n\n\nasync def s(host): ...\n", CHANGE, ":1", "not installed"),
-        ("_modules/door.py", "print 'x'\n", CHANGE, ":1", "cannot read its Python"),
+        ("_modules/door.py", "print 'x'\n", CHANGE, ":1", "cannot read its Python: Missing parentheses"),
         ("_grains/lens.py", "def lens():\n    return {}\n", CHANGE, ":1", "async def lens(host)"),
         ("_beacons/b.py", "async def validate(config): ...\n", CHANGE, ":1", "async def beacon(host, config)"),
         ("_runners/lights.py", "async def switch(running): ...\n", GRANT, ":1", "the role admin"),

@@ -55,6 +55,14 @@ def verdict(looked: Looked, what: str) -> Finding:
     return finding
 
 
+@pytest.mark.parametrize("entry", ['"[2001:db8::7]"', '{host: "[2001:db8::7]"}', '{host: "2001:db8::7"}'])
+def test_an_ipv6_address_may_stand_in_brackets(entry: str, box: SaltBox) -> None:
+    box.write("etc/salt/roster", f"cam-6: {entry}\n")
+    looked = look(Asked(box.salt))
+    assert rows(looked)["cam-6"]["address"] == "2001:db8::7"
+    assert verdict(looked, "roster cam-6").verdict == "translated"
+
+
 def test_an_entry_has_what_roster_defaults_fills_in(box: SaltBox) -> None:
     looked = look(Asked(box.salt))
     key = {"login": "key", "key_file": "/etc/salt/salt-ssh/id_ed25519"}
