@@ -61,7 +61,8 @@ LEAD: Final = (
 FROM_INPUT: Final = 's=; while :; do IFS= read -r l || exit 1; [ "$l" = "{end}" ] && break; s="$s$l\n"; done; eval "$s"'
 KILL_TREE: Final = (
     'kill -STOP {pid}; p=" {pid} "; m=0; k=0; while [ $m -lt 2 ] && [ $k -lt 20 ]; do m=$((m + 1)); k=$((k + 1)); '
-    'for f in /proc/[0-9]*/stat; do s=; read -r s 2>/dev/null <"$f" || continue; c=${{f#/proc/}}; c=${{c%/stat}}; '
+    'for f in /proc/[0-9]*/stat; do s=; while read -r l; do s="$s$l "; done 2>/dev/null <"$f"; [ "$s" ] || continue; '
+    "c=${{f#/proc/}}; c=${{c%/stat}}; "
     "s=${{s##*) }}; z=${{s%% *}}; s=${{s#* }}; s=${{s%% *}}; "
     'case $p in *" $c "*) case $z in [RS]) m=0;; esac;; *" $s "*) kill -STOP $c; p="$p$c "; m=0;; esac; '
     "done; done; kill -9 $p"
@@ -69,7 +70,8 @@ KILL_TREE: Final = (
 """Without ``setsid``: the command and all that came from it, each stopped first so that it starts no more.
 
 One that still runs when it is looked at may be in the middle of starting another, which a look from before does not
-see: so they are looked at until all have stopped, and once more.
+see: so they are looked at until all have stopped, and once more. A name of a process may have a line end in it, so each
+file is read to its end (proc_pid_stat(5)).
 """
 
 
