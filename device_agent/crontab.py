@@ -134,7 +134,7 @@ def parse(text: str) -> Crontab:
             remarks.append(line)
         elif found := _setting.fullmatch(line):
             settings.append(Setting(found[1], found[2]))
-        elif line.strip():
+        elif line.strip(" \t"):
             before += [*remarks, line]
             remarks = []
     return Crontab((*before, *remarks), tuple(settings), tuple(entries))

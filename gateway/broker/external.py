@@ -141,7 +141,7 @@ class ExternalBroker(BrokerPart):
         try:
             pid = int(pid_file.read_text(encoding="ascii"))
             # A process id that was left behind may be anybody's by now.
-            if Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip() == PROGRAM and hang_up(pid):
+            if Path(f"/proc/{pid}/comm").read_bytes().rstrip(b"\n") == PROGRAM.encode() and hang_up(pid):
                 return
         except (FileNotFoundError, ProcessLookupError):
             pass

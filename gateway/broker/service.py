@@ -138,7 +138,7 @@ class ServiceBroker(RuledBroker):
         try:
             pid = int((self._runtime / PID_FILE).read_text(encoding="ascii"))
             # A number that was left behind may be anybody's by now.
-            running = Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip() == PROGRAM
+            running = Path(f"/proc/{pid}/comm").read_bytes().rstrip(b"\n") == PROGRAM.encode()
         except (OSError, ValueError):
             return None
         return pid if running else None

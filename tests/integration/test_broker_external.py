@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
-from asyncio.subprocess import DEVNULL, Process
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -157,3 +158,21 @@ async def test_a_second_signal_follows_the_first(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(ExternalBroker, "_signal", staticmethod(signals.append))
     async with told(tmp_path):
         await until(lambda: len(signals) == 2, what="two signals for the first files")
+
+
+async def test_a_number_left_behind_of_a_program_with_another_name_is_no_broker(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    named = "import pathlib, sys; pathlib.Path('/proc/self/comm').write_bytes(b'caf\\xe9'); print(flush=True); input()"
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", named, stdin=PIPE, stdout=PIPE)
+    try:
+        assert process.stdout is not None
+        await process.stdout.readline()
+        (tmp_path / "pid").write_text(f"{process.pid}\n")
+        async with told(tmp_path) as part:
+            await part.add_user(ADA, hash_password("ada"))
+        assert "no broker to be told of new rules" in caplog.text
+        assert process.returncode is None
+    finally:
+        process.kill()
+        await process.wait()

@@ -56,3 +56,14 @@ def test_random_is_drawn_once_and_a_range_of_times_is_one_of_them() -> None:
     assert 0 <= int(drawn[0]) <= 59
     assert 2 <= int(drawn[1]) <= 5
     assert crontab.settled(("random", "2:5", "*", "random", "*"), drawn) == drawn
+
+
+def test_only_the_blanks_of_cron_part_a_line() -> None:
+    odd = "5\u00a04 * * * /bin/true"
+    text = f"{crontab.MARK}\n0 4 * * * /bin/echo a\u2028b\r\n\u00a0\n{odd}\n"
+    table = crontab.parse(text)
+    assert [(entry.times, entry.cmd) for entry in table.entries] == [
+        (("0", "4", "*", "*", "*"), "/bin/echo a\u2028b\r"),
+    ]
+    assert table.before == ("\u00a0", odd)
+    assert crontab.parse(table.text()) == table
