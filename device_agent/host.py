@@ -129,7 +129,9 @@ class Host(Protocol):
 
         It is written beside the file and renamed over it; a link is followed. The file keeps its mode and owner unless
         they are given (-1 leaves the user or the group); a new one gets 0o644 less the umask. What is neither a file
-        nor absent is refused. What an earlier write left that did not live to its end is removed.
+        nor absent is refused. What an earlier write left that did not live to its end is removed. It also keeps its
+        access control list and attributes. A file that is itself a mount point is written in place: a crash then can
+        leave a part of each content.
         """
 
     async def append(self, path: str, data: bytes, *, at: int) -> None:

@@ -8,6 +8,7 @@ from msgspec import Meta
 
 from device_agent import text_files
 from device_agent.commands import do, shell
+from device_agent.ended import FunctionFailed
 from device_agent.file_changes import changing
 from device_agent.host import Host
 from device_agent.hosts_file import renamed
@@ -18,9 +19,11 @@ HostName = Annotated[str, Meta(pattern=PATTERN)]
 """What a host can be called: the kernel takes no more than 64 characters."""
 
 HOSTS = "/etc/hosts"
+HOSTNAME = "/etc/hostname"
+
 _SET = """
 if [ -d /run/systemd/system ] && command -v hostnamectl >/dev/null 2>&1; then
-  hostnamectl set-hostname "$1"
+  hostnamectl set-hostname "$1" || hostname "$1"
 elif command -v uci >/dev/null 2>&1; then
   uci set system.@system[0].hostname="$1" && uci commit system && hostname "$1"
 else hostname "$1"; fi
@@ -33,17 +36,46 @@ async def name_of(host: Host) -> str:
 
 
 async def rename(host: Host, name: str) -> None:
-    """Call a host otherwise, now and for its next start, and in /etc/hosts beside its address."""
+    """Call a host otherwise, now and for its next start, and in /etc/hosts beside its address: all of it or nothing.
+
+    The files come first, since they are what can fail; what was done is undone when the rest cannot be.
+    """
     before = await name_of(host)
-    (await shell(host, _SET, name)).must()
-    if await host.stat("/etc/hostname") is not None or await host.stat("/etc/config/system") is None:
-        await text_files.write(host, "/etc/hostname", f"{name}\n")
     addresses = await _addresses(host)
     async with changing(host, HOSTS):
         hosts = await text_files.read_if_there(host, HOSTS)
-        changed = renamed(hosts, before, name, addresses)
-        if changed != hosts:
-            await text_files.write(host, HOSTS, changed)
+        wanted: list[tuple[str, str | None, str]] = [(HOSTS, hosts, renamed(hosts, before, name, addresses))]
+        known = await host.stat(HOSTNAME)
+        if known is not None or await host.stat("/etc/config/system") is None:
+            wanted.append((HOSTNAME, await text_files.read(host, HOSTNAME) if known else None, f"{name}\n"))
+        done: list[tuple[str, str | None]] = []
+        try:
+            for path, old, new in wanted:
+                if old != new:
+                    done.append((path, old))
+                    await text_files.write(host, path, new)
+            (await shell(host, _SET, name)).must()
+        except (OSError, FunctionFailed) as error:
+            await _undo(host, before, done, error)
+            raise
+
+
+async def _undo(host: Host, before: str, done: list[tuple[str, str | None]], error: OSError | FunctionFailed) -> None:
+    """Have the old name again. Raises ``FunctionFailed`` with what cannot be put back."""
+    left = []
+    for path, old in reversed(done):
+        try:
+            if old is not None:
+                if await text_files.read(host, path) != old:
+                    await text_files.write(host, path, old)
+            elif await host.stat(path) is not None:
+                await host.remove(path)
+        except (OSError, FunctionFailed) as refused:
+            left.append(f"{path}: {refused}")
+    if await name_of(host) != before and not (said := await shell(host, _SET, before)).ok:
+        left.append(f"the name: {said.why}")
+    if left:
+        raise FunctionFailed(f"{error}; and the old name {before!r} cannot be put back in {'; '.join(left)}") from error
 
 
 async def _addresses(host: Host) -> set[str]:

@@ -20,6 +20,7 @@ from msgspec import Struct
 from device_agent.durable import synced
 from device_agent.file_attributes import Attributes, attributes_of, give_extended, give_flags
 from device_agent.host import NEW_FILE_MODE, Kind, Stat
+from device_agent.in_place import must_be_written_in_place, overwrite
 
 KINDS: Final[dict[int, Kind]] = {
     stat.S_IFREG: "file",
@@ -87,14 +88,20 @@ def write(path: str, data: bytes, mode: int | None, owner: tuple[int, int] | Non
             prefix = b"." + name[:BESIDE_NAME_BYTES] + BESIDE.encode()
             _sweep(folder or b".", prefix)
             beside = os.path.join(folder, prefix + secrets.token_hex(4).encode())
+            belongings = _belongings(target, found, mode, owner)
             try:
-                _fill(beside, data, _belongings(target, found, mode, owner))
+                _fill(beside, data, belongings)
                 os.replace(beside, target)
-            except BaseException:
+            except OSError as error:
+                if found is None or not must_be_written_in_place(target, error):
+                    raise
+                overwrite(target, len(data), lambda at, most: data[at : at + most], belongings.mode, belongings.owner)
+            else:
+                synced(folder or b".")
+                return
+            finally:
                 with suppress(OSError):
                     os.unlink(beside)
-                raise
-            synced(folder or b".")
         except OSError as error:
             raise _named(error, path) from None
 
@@ -135,12 +142,19 @@ def replace(path: str, target: str) -> None:
         try:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
                 raise _error(errno.EINVAL, path)
-            if belongings.attributes is not None:
-                give_flags(handle, belongings.attributes)
-            _settle(handle, belongings)
+            try:
+                if belongings.attributes is not None:
+                    give_flags(handle, belongings.attributes)
+                _settle(handle, belongings)
+                os.replace(path, raw)
+            except OSError as error:
+                if found is None or not must_be_written_in_place(raw, error):
+                    raise
+                size = os.fstat(handle).st_size
+                overwrite(raw, size, lambda at, most: os.pread(handle, most, at), belongings.mode, belongings.owner)
+                os.unlink(path)
         finally:
             os.close(handle)
-        os.replace(path, raw)
         synced(folder or b".")
     except OSError as error:
         if error.errno == errno.ELOOP:

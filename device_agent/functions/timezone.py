@@ -53,7 +53,10 @@ async def set_zone(host: Host, timezone: str) -> bool:
         return True
     await _file(host, timezone)
     # Renamed over, so that no program ever finds no zone at all.
-    script = 'ln -s "$1" "$2.outstation" && { mv -fT "$2.outstation" "$2" 2>/dev/null || mv -f "$2.outstation" "$2"; }'
+    script = (
+        'ln -s "$1" "$2.outstation" && { mv -fT "$2.outstation" "$2" 2>/dev/null || mv -f "$2.outstation" "$2" || '
+        '{ rm -f "$2.outstation"; exit 1; }; }'
+    )
     await do(host, "rm", "-f", f"{LOCALTIME}.outstation")
     (await shell(host, script, f"{ZONES}/{timezone}", LOCALTIME)).must()
     if await host.stat(NAMED) is not None or host.grains.get("os_family") == "Debian":

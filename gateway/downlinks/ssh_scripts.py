@@ -49,34 +49,60 @@ exec rm -rf "$f"
 
 KEEP: Final = """
 mark() { l=$(ls -ld "$1"); l=${l%% *}; printf %s "${l#??????????}"; stat -c %C "$1" 2>/dev/null; }
+is_mount() {
+while read -r _ _ _ _ l _; do [ "$l" != "$f" ] || return 0; done </proc/self/mountinfo; return 1
+} 2>/dev/null
 keep() {
 cp --attributes-only --preserve=all "$f" "$t" </dev/null 2>/dev/null ||
 if command -v getfacl >/dev/null 2>&1 && command -v setfacl >/dev/null 2>&1
 then getfacl -cEn "$f" 2>/dev/null </dev/null | setfacl --set-file=- "$t" 2>/dev/null; fi
 [ "$(mark "$f")" = "$(mark "$t")" ] || chcon "$(stat -c %C "$f")" "$t" 2>/dev/null
-[ "$(mark "$f")" = "$(mark "$t")" ] || { echo 'the access control list or the label cannot be kept \
+[ "$(mark "$f")" = "$(mark "$t")" ] || is_mount || { echo 'the access control list or the label cannot be kept \
 with the cp, setfacl and chcon of the device: Operation not supported' >&2; exit 1; }
 }
 """
 """Gives the file ``$t`` the access control list, label, owner and mode of ``$f``, and its other extended attributes
-where cp is GNU's. ls shows a list as "+" and a label as "." behind the mode; that of BusyBox shows neither."""
+where cp is GNU's. A mount point keeps its own, since it is written over. ls shows a list as "+" and a label as "."
+behind the mode; that of BusyBox shows neither."""
 
-WRITE: Final = f"""{KEEP}
+PLACE: Final = """
+marks() { set -f; set -- $(ls -ldn "$1"); set +f; echo "${1%[.+]} $3 $4"; }
+over() {
+s=$(($(wc -c <"$f"))) z=$(($(wc -c <"$t"))) b=$(marks "$f")
+if [ -n "$m" ] && [ "$b" != "$(marks "$t")" ]; then chmod go-rwx "$f" || exit 1; fi
+if [ "$z" -gt "$s" ]; then tail -c "+$((s+1))" "$t" >>"$f" || {
+dd if=/dev/null of="$f" bs=1 seek="$s" 2>/dev/null; chmod "$m" "$f"; exit 1; }; fi
+cat "$t" 1<>"$f" || exit 1
+[ "$z" -ge "$s" ] || dd if=/dev/null of="$f" bs=1 seek="$z" 2>/dev/null || exit 1
+if [ "$b" != "$(marks "$t")" ]; then
+[ -z "$o" ] || chown "$o" "$f" || exit 1; [ -z "$m" ] || chmod "$m" "$f" || exit 1; fi
+sync "$f" 2>/dev/null || sync 2>/dev/null; rm -f "$t"
+}
+place() {
+w=$(mv -f "$t" "$f" </dev/null 2>&1) || case $w in *esource?busy*) over;; *) echo "$w" >&2; exit 1;; esac
+}
+"""
+"""Puts the file ``$t`` in the place of ``$f``. What is itself a mount point is written over, and what makes it longer
+comes first: so a full disk is found while the old content is whole."""
+
+WRITE: Final = f"""{KEEP}{PLACE}
 d=$1 t=$2 f=$3 n=$4 m=$5 o=$6 p=$7
 ls -d "$d." >/dev/null || exit 1
 if ! [ -e "$f" ] || [ -f "$f" ]; then :; elif [ -d "$f" ]; then echo Is a directory >&2; exit 1
 else echo Invalid argument >&2; exit 1; fi
 h='[0-9a-f]'; for l in "$p"????????; do case ${{l#"$p"}} in *[!0-9a-f]*) ;; *) rm -f "$l";; esac; done
-(umask 077; set -C; : >"$t") || exit 1
+i=; w=$( (umask 077; set -C; : >"$t") 2>&1) || case $w in
+*ead-only?file?system*) [ -f "$f" ] && [ -w "$f" ] && t=$(mktemp /tmp/.outstation-XXXXXX 2>/dev/null) && i=1 ||
+{{ echo "$w" >&2; exit 1; }};; *) echo "$w" >&2; exit 1;; esac
 trap 'rm -f "$t"' EXIT; trap 'exit 1' HUP INT TERM PIPE
 [ -n "$m" ] || chmod +r "$t" || exit 1
-if [ -f "$f" ]; then keep; chmod 600 "$t" || exit 1; fi
+if [ -f "$f" ] && [ -z "$i" ]; then keep; chmod 600 "$t" || exit 1; fi
 cat >"$t" || exit 1
 [ "$(wc -c <"$t")" -eq "$n" ] || {{ echo Connection reset by peer >&2; exit 1; }}
 [ -z "$o" ] || chown "$o" "$t" || exit 1
 [ -z "$m" ] || chmod "$m" "$t" || exit 1
 sync "$t" 2>/dev/null || sync 2>/dev/null
-mv -f "$t" "$f" </dev/null || exit 1
+if [ -n "$i" ]; then over; else place; fi
 trap - EXIT
 sync "$d" 2>/dev/null || sync 2>/dev/null
 exit 0
@@ -98,7 +124,7 @@ cat >>"$f" || exit 1
 size; [ "$s" = "$e" ] || { echo Connection reset by peer >&2; exit 1; }
 """
 
-REPLACE: Final = f"""{KEEP}
+REPLACE: Final = f"""{KEEP}{PLACE}
 t=$1 f=$2 m=$3 o=$4 d=$5
 if [ -L "$t" ]; then echo Invalid argument >&2; exit 1; fi
 if ! [ -e "$t" ]; then echo No such file or directory >&2; exit 1; fi
@@ -110,7 +136,7 @@ if [ -f "$f" ] && ! [ -L "$f" ]; then keep; touch -c "$t"; fi
 if [ -n "$m" ]; then chmod "$m" "$t" || exit 1; else chmod +r "$t" || exit 1; fi
 sync "$t" 2>/dev/null || sync 2>/dev/null
 if [ -L "$f" ] && [ -d "$f" ]; then rm -f "$f" </dev/null || exit 1; fi
-mv -f "$t" "$f" </dev/null || exit 1
+place
 sync "$d" 2>/dev/null || sync 2>/dev/null
 exit 0
 """

@@ -66,6 +66,12 @@ class SmallMachine(LocalHost):
     async def stat(self, path: str, *, follow: bool = True) -> Stat | None:
         return await super().stat(self._there(path), follow=follow)
 
+    async def list(self, path: str) -> list[str]:
+        return await super().list(self._there(path))
+
+    async def remove(self, path: str, *, recursive: bool = False) -> None:
+        await super().remove(self._there(path), recursive=recursive)
+
     def _there(self, path: str) -> str:
         return f"/proc/{self._inside}/root{path}"
 
