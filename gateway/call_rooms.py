@@ -71,7 +71,7 @@ class CallRooms:
         self.functions.add("runner", test.functions())
         self.functions.add("runner", QueueRunner(writer=rooms.writer, reader=rooms.reader).functions())
         self.functions.add("runner", HttpRunner().functions())
-        self.functions.add("runner", SaltRunner.functions())
+        self.functions.add("runner", SaltRunner(rooms.acceptance.refusal).functions())
         self.functions.add("runner", DelayRunner(clock).functions())
         self.keys = KeyWheel(keys=rooms.keys, site_keys=rooms.site_keys, revoke_site=rooms.fleet_revocation.revoke_site)
         self.functions.add("wheel", self.keys.functions())

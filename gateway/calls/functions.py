@@ -8,12 +8,16 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
-from device_agent.errors import NotFound
+from device_agent.errors import NotFound, OutstationError
 from gateway.calls.call import KINDS, Kind
 from gateway.devices.policy import Need
 
 Run = Callable[..., Awaitable[Any]]
 """Takes the running call (``gateway.calls.running``) first, then the arguments that are shown of it."""
+
+
+Refusal = Callable[..., OutstationError | None]
+"""Takes the operator first, then the arguments of the call."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,9 @@ class Function:
 
     looks: bool = False
     """Whether it only looks though it needs more, since rules of its own say who may see what."""
+
+    refusal: Refusal | None = None
+    """Tells, without doing anything, what this function would raise because its job or event is not allowed."""
 
     @property
     def only_looks(self) -> bool:

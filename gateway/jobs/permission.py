@@ -225,15 +225,24 @@ class Permission:
         named = [tag for tag, _ in events[:TAGS_NAMED]]
         subject = ", ".join(named) + (f" and {len(events) - TAGS_NAMED} more" if len(events) > TAGS_NAMED else "")
         deed = Deed(user=operator.name, door=operator.door, action="fire", subject=subject, verdict="allow", fun=FIRE)
-        now = self._clock.wall()
         for tag, data in events:
-            verdict = self._policy().judge(operator, FIRE, [tag, data], {}, [], [self._site], now)
-            if isinstance(verdict, Hold):
-                verdict = Deny("an event cannot wait for a release", f"a rule for {FIRE} without hold")
-            if isinstance(verdict, Deny):
-                await self._audit.refused(dataclass_replace(deed, verdict="deny", why=verdict.why))
-                raise self._refused(operator, verdict, f"{FIRE} {tag}"[:REASON_CHARACTERS])
+            denied = self._firing_denied(operator, tag, data)
+            if denied is not None:
+                await self._audit.refused(dataclass_replace(deed, verdict="deny", why=denied.why))
+                raise self._refused(operator, denied, f"{FIRE} {tag}"[:REASON_CHARACTERS])
         return self._audit.statements([deed])
+
+    def firing_refusal(self, operator: Operator, tag: str, data: Mapping[str, Any]) -> PolicyRefused | None:
+        """Return what ``firing`` would raise for an event; None if it may be fired. Records nothing."""
+        denied = self._firing_denied(operator, tag, data)
+        return None if denied is None else self._refused(operator, denied, f"{FIRE} {tag}"[:REASON_CHARACTERS])
+
+    def _firing_denied(self, operator: Operator, tag: str, data: Mapping[str, Any]) -> Deny | None:
+        now = self._clock.wall()
+        verdict = self._policy().judge(operator, FIRE, [tag, data], {}, [], [self._site], now)
+        if isinstance(verdict, Hold):
+            return Deny("an event cannot wait for a release", f"a rule for {FIRE} without hold")
+        return verdict if isinstance(verdict, Deny) else None
 
     def reading(self, operator: Operator, tgt: str, names: Sequence[str], devices: Sequence[tuple[str, str]]) -> None:
         """Whether somebody may read what these devices (site and id) keep in the mine: as if he ran ``mine.get`` there.

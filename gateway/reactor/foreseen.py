@@ -12,6 +12,7 @@ from device_agent.errors import NotFound, OutstationError, Refused
 from device_agent.notify import one_sentence
 from device_agent.protocol.stations import station_device
 from device_agent.trust.reach import Custom
+from gateway.calls.binding import bound
 from gateway.calls.call import CallRequest
 from gateway.calls.calls import Calls
 from gateway.devices.policy import Operator
@@ -142,7 +143,14 @@ class ForeseenTroubles:
             arg=reaction.arg,
             kwarg=reaction.kwarg,
         )
-        return await self._calls.refusal(request, self._operator(), direct=reaction.direct, by_name=by_name)
+        refused = await self._calls.refusal(request, self._operator(), direct=reaction.direct, by_name=by_name)
+        if refused is not None or by_name:
+            return refused
+        function = await self._calls.function(request.kind, request.fun)
+        if function.refusal is None:
+            return None
+        arg, kwarg = bound(function.run, reaction.said, reaction.arg, reaction.kwarg, direct=reaction.direct)
+        return function.refusal(self._operator(), *arg, **kwarg)
 
 
 def _words(error: OutstationError) -> str:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
+from device_agent.errors import OutstationError
 from gateway.calls.call import CallFailed
 from gateway.calls.functions import Function
 from gateway.calls.running import Running
+from gateway.devices.policy import Operator
 from gateway.jobs.nodegroups import TypedKind
 from gateway.jobs.request import JobRequest
 
@@ -18,10 +21,42 @@ BEHIND_SECONDS: Final = 60.0
 class SaltRunner:
     """The runner."""
 
-    @staticmethod
-    def functions() -> list[Function]:
+    def __init__(self, refusal: Callable[[JobRequest, Operator], OutstationError | None]) -> None:
+        """``refusal`` tells why the station would refuse a job to an operator."""
+        self._refusal = refusal
+
+    def functions(self) -> list[Function]:
         """What it has. The policy is asked about the job."""
-        return [Function("salt.execute", execute, ruled=False, seconds=LONGEST_SECONDS + BEHIND_SECONDS)]
+        seconds = LONGEST_SECONDS + BEHIND_SECONDS
+        return [Function("salt.execute", execute, ruled=False, seconds=seconds, refusal=self.refusal)]
+
+    def refusal(self, operator: Operator, *arg: Any, **kwarg: Any) -> OutstationError | None:
+        """Return why the job of a call would be refused; None if it would be taken."""
+        return self._refusal(_job(*arg, **kwarg), operator)
+
+
+def _job(
+    tgt: str,
+    fun: str,
+    arg: list[Any] | None = None,
+    timeout: float | None = None,
+    tgt_type: TypedKind = "glob",
+    ret: str = "",  # noqa: ARG001 - ``execute`` has it
+    kwarg: dict[str, Any] | None = None,
+) -> JobRequest:
+    """The job of a call with these arguments of ``execute``."""
+    return JobRequest(
+        tgt=tgt,
+        tgt_type=tgt_type,
+        fun=fun,
+        arg=arg or [],
+        kwarg=kwarg or {},
+        expires_seconds=max(1.0, _seconds(timeout)),
+    )
+
+
+def _seconds(timeout: float | None) -> float:
+    return min(timeout or TIMEOUT_SECONDS, LONGEST_SECONDS)
 
 
 async def execute(
@@ -40,11 +75,8 @@ async def execute(
     """
     if ret:
         raise CallFailed("ret has no meaning here: what a job returned is on this station, and in its events")
-    seconds = min(timeout or TIMEOUT_SECONDS, LONGEST_SECONDS)
-    request = JobRequest(
-        tgt=tgt, tgt_type=tgt_type, fun=fun, arg=arg or [], kwarg=kwarg or {}, expires_seconds=max(1.0, seconds)
-    )
-    ended = await running.job(request, seconds + BEHIND_SECONDS, key="job")
+    request = _job(tgt, fun, arg, timeout, tgt_type, ret, kwarg)
+    ended = await running.job(request, _seconds(timeout) + BEHIND_SECONDS, key="job")
     said = {device: each for device, each in ended.outcomes.items() if each["outcome"] in {"ok", "failed"}}
     found = {device: each["value"] if each["value"] is not None else each["why"] for device, each in said.items()}
     found |= {device: None for device, each in said.items() if each["outcome"] == "ok" and each["value"] is None}

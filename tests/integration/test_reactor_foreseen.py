@@ -58,6 +58,11 @@ WRONG = {
     "caller": ("a:\n  caller.state.apply: []\n", 2, "state.apply is for admins"),
     "arguments of a device": ("a:\n\n  local.test.echo:\n    - tgt: cam-1\n", 3, "test.echo takes (text)"),
     "nodegroup": ("a:\n  local.test.ping:\n    - tgt: none-such\n    - tgt_type: nodegroup\n", 2, "nodegroup"),
+    "a job of a runner": (
+        "a:\n  runner.salt.execute:\n    - args: {tgt: cam-1, fun: cmd.run, arg: [id]}\n",
+        2,
+        "cmd.run is for admins",
+    ),
     "in braces": ("a: {local.state.apply: [{tgt: cam-1}]}\n", 1, "state.apply is for admins"),
 }
 
@@ -76,7 +81,7 @@ async def test_a_check_says_what_the_event_would_have_refused(name: str, tmp_pat
         assert station.counted("jobs_denied") == station.counted("calls_denied") == 0, "asking leaves no trace"
         audit = await station.rooms.reader.rows("SELECT count(*) FROM audit")
         assert audit == [(0,)]
-        if name != "arguments of a device":
+        if name not in ("arguments of a device", "a job of a runner"):
             await station.fire("site/a")
             (made,) = (await station.event("site/a"))["reactions"]
             assert made["state"] in ("refused", "failed")
@@ -311,6 +316,27 @@ async def test_a_function_that_no_rule_can_let_through_is_refused_by_its_name(tm
     async with reacting(tmp_path, rule(tmp_path, untaken(PING)), policy=viewer) as station:
         (trouble,) = await checked(station)
         assert "reactor may not run jobs" in trouble["what"]
+
+
+async def test_an_event_that_a_runner_may_not_fire_is_named_before_the_event(tmp_path: Path) -> None:
+    policy = (
+        "users: {reactor: operator}\n"
+        "rules:\n  operator:\n  - functions: [event.send]\n"
+        "    arguments: {event.send: [{positional: ['site/b/*', '*']}]}\n"
+    )
+    text = "a:\n  runner.event.send: [{tag: site/b/c}]\nb:\n  runner.event.send: [{tag: site/c/d}]\n"
+    async with reacting(tmp_path, rule(tmp_path, text), policy=policy) as station:
+        (trouble,) = await checked(station)
+        assert (trouble["line"], trouble["level"]) == (4, "error")
+        assert "event.send is not granted with these arguments" in trouble["what"]
+        assert await dry_run(station, "site/a") == [trouble]
+        await station.fire("site/a")
+        states = {each["id"]: each["state"] for each in (await station.event("site/a"))["reactions"]}
+        assert states == {"a": "issued", "b": "issued"}, "the second one fails in the call"
+    own = rule(tmp_path, "a:\n  runner.event.send: [{tag: salt/key}]\n")
+    async with reacting(tmp_path, own) as station:
+        (trouble,) = await checked(station)
+        assert "belongs to the station itself" in trouble["what"]
 
 
 async def test_notes_about_a_file_are_shown_by_the_check(tmp_path: Path) -> None:
