@@ -16,7 +16,7 @@ from upstream.salt import wire, x931
 from upstream.salt.box import Box
 from upstream.salt.rsa_keys import plain
 
-HASHES = {"SHA1": hashes.SHA1, "SHA224": hashes.SHA224}
+HASHES: dict[str, Callable[[], hashes.HashAlgorithm]] = {"SHA1": hashes.SHA1, "SHA224": hashes.SHA224}
 
 Bend = Callable[[dict[str, Any]], None]
 

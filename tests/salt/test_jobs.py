@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from device_agent import __version__
 from tests.peers.salt_bus import Bus, listening
 from tests.peers.salt_master import SaltMaster
 from tests.peers.salt_site import NAME, SaltSite, salt_site
@@ -88,6 +89,34 @@ def test_runners_that_ask_everybody_find_the_gateway_and_its_devices(site: SaltS
     assert (job["Function"], sorted(job["Returned"])) == ("saltutil.running", everybody)
     (cached,) = master.runner("cache.grains", "tgt=*").items()
     assert (cached[0], cached[1]["id"]) == (NAME, NAME), "of a device a master keeps no grains"
+
+
+@pytest.mark.short
+def test_runners_about_versions_and_presence_say_what_the_page_says(site: SaltSite, master: SaltMaster) -> None:
+    found = master.runner("manage.versions")
+    assert found["Minion offline"] == {NAME: False}, site.told(master)
+    assert found["Minion requires update"] == dict.fromkeys(site.ids, __version__)
+    assert found.keys() == {"Master", "Minion offline", "Minion requires update"}
+    assert master.runner("manage.present") == [NAME], "devices have no connection to the master"
+
+
+@pytest.mark.parametrize(
+    ("words", "meant", "why"),
+    [
+        (["--jid=my-job", "cam-*"], "devices", "the field jid of a publish: found 'my-job', allowed are 20 digits"),
+        (["-C", "cam-* and"], "gateway", "bad_target: "),
+        (["-E", "cam-("], "gateway", "bad_target: "),
+        (["-R", "cam[1-"], "gateway", "bad_target: "),
+    ],
+    ids=["jid", "compound", "regular expression", "range"],
+)
+def test_a_job_that_cannot_be_read_is_answered_in_words(
+    words: list[str], meant: str, why: str, site: SaltSite, master: SaltMaster
+) -> None:
+    answers = master.salt(*words, "test.ping")
+    assert list(answers.by_device()) == (site.ids if meant == "devices" else [NAME]), site.told(master)
+    assert all(said.startswith("refused: ") and why in said for said in answers.by_device().values()), answers
+    assert answers.status != 0
 
 
 def test_the_gateway_runs_nothing_under_its_own_id(site: SaltSite, master: SaltMaster) -> None:

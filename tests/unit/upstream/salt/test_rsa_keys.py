@@ -13,12 +13,40 @@ from device_agent.errors import ConfigInvalid
 from tests.peers.refusals import reason
 from tests.peers.salt_double import HASHES, SaltDouble, public_pem, rsa_key
 from upstream.salt.pins import Pins
-from upstream.salt.rsa_keys import GatewayKey, MasterKey, fingerprint, has_fingerprint, load_or_make, whole_fingerprint
+from upstream.salt.rsa_keys import (
+    GatewayKey,
+    MasterKey,
+    as_salt_shows,
+    file_fingerprint,
+    fingerprint,
+    has_fingerprint,
+    load_or_make,
+    whole_fingerprint,
+)
 
 KNOWN = """-----BEGIN PUBLIC KEY-----
 MFwwDQYJKoZIhvcNAQEBBQADSwAwSAJBAL0=
 -----END PUBLIC KEY-----
 """
+
+REAL = """-----BEGIN PUBLIC KEY-----
+MIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8AMIIBCgKCAQEAy/HBLNyjc9MEp1AEQg4w
+nkGdIq3eoUpn4G0qadFE1v/ymxQaNO2gWL7nfBTpqOTGZ6QWueDfKiHXiAR+BbQl
+BZNNMyCwejWMFFj+PiQGiktB0ZuZtATcwlv8yX77JykXrDeuQ82lSSSJLoCJX7ne
+M9jldlY5mTdflBhk5dz0kgTHMHnYmZCP7ZZuem9IghcrQm956XySAjq3d4+71jfh
+qiB+D0QiuZn+dzhhkB7FbDBIZzOGoHX1+tm1Rb2BK8c1mOTPGMI07eQ86mXPx5J/
+q7V0ibGshQo55qRZu7vup/ThdAhhUOHTGIlRdwvAmcih1ZofQvltusLeofWOt4OT
+KwIDAQAB
+-----END PUBLIC KEY-----
+"""
+"""A key of 2048 bits, with the last line break of its file."""
+
+PRINTED_LINES = "72:f0:14:a5:eb:6b:0c:a0:77:5e:64:b5:74:16:f5:2e:23:5a:96:cd:bc:2f:6a:87:00:62:81:11:5a:89:e3:f1"
+PRINTED_WHOLE = "fc:94:db:2a:98:40:da:3a:0b:da:b6:22:90:61:64:41:59:7b:ab:dd:bd:a4:cb:79:a9:a7:c2:dc:17:84:d4:77"
+PRINTED_FILE = "1e:06:10:90:95:23:77:d9:49:db:af:59:35:34:a3:0d:b9:59:94:05:aa:b5:52:ef:bd:bc:38:71:4c:9a:c0:ea"
+"""What stock Salt printed of this key. ``salt-key -f`` and ``-F master`` of 3006.29 and 3007.16 print the first,
+with or without the last line break. ``salt-key -f`` of 3008.4 prints the second without it and the third with it, and
+``-F master`` the third."""
 
 
 def test_a_pair_is_made_once_and_for_us_alone(tmp_path: Path) -> None:
@@ -93,6 +121,17 @@ def test_fingerprints_are_those_that_salt_shows() -> None:
         assert has_fingerprint(KNOWN.replace("\n", "\r\n"), form)
     assert not has_fingerprint(KNOWN, "")
     assert not has_fingerprint(KNOWN, fingerprint(KNOWN)[:-1])
+
+
+@pytest.mark.parametrize("text", [REAL, REAL.strip(), REAL.replace("\n", "\r\n")], ids=["file", "stripped", "CRLF"])
+def test_fingerprints_are_those_that_stock_salt_printed(text: str) -> None:
+    assert (fingerprint(text), whole_fingerprint(text), file_fingerprint(text)) == (
+        PRINTED_LINES,
+        PRINTED_WHOLE,
+        PRINTED_FILE,
+    )
+    assert all(has_fingerprint(text, finger) for finger in (PRINTED_LINES, PRINTED_WHOLE, PRINTED_FILE))
+    assert as_salt_shows(text) == f"{PRINTED_FILE} (as Salt 3008 prints it; 3006 and 3007 print {PRINTED_LINES})"
 
 
 def test_pins_are_kept_by_address(tmp_path: Path) -> None:
