@@ -8,7 +8,6 @@ is what asks it.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import io
 import json
 import logging
@@ -19,47 +18,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-RELEASE = "3008"
-MINUTES = 10
 ANSWERS_SECONDS = 300.0
 ARGUMENTS = "arguments"
 """What Salt is asked for the arguments of a function; its own function for that sees no module that loads late."""
-
-
-class NoSalt(Exception):
-    """Salt cannot be had here, and why."""
-
-
-def salt_python(cache: Path) -> Path:
-    """The Python of an environment with stock Salt in it, made when it is not there yet. Raises ``NoSalt``."""
-    cache.mkdir(exist_ok=True)
-    with (cache / "salt.lock").open("w") as lock:
-        # Tests run in several processes, and one of them makes it.
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        return _made(cache)
-
-
-def _made(cache: Path) -> Path:
-    python = cache / "salt" / "bin" / "python"
-    ready = cache / "salt" / "ready"
-    if ready.exists():
-        return python
-    program = Path(__file__).resolve().parents[2] / "packaging" / "make-salt-masters"
-    made = cache / "salt-masters"
-    steps: list[list[str]] = [
-        [str(program), sys.executable, str(made), RELEASE],
-        ["rm", "-rf", str(cache / "salt")],
-        ["ln", "-s", str(made / RELEASE), str(cache / "salt")],
-        [str(python), "-c", "import salt.loader, salt.config"],
-    ]
-    for step in steps:
-        try:
-            done = subprocess.run(step, capture_output=True, text=True, timeout=60 * MINUTES, check=False)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise NoSalt(f"{step[1:4]} did not end: {error}") from error
-        if done.returncode != 0:
-            raise NoSalt(f"{' '.join(step[1:])[:200]} failed: {done.stderr.strip()[-600:]}")
-    return python
 
 
 def answers(

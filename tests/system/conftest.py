@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.house.tree import ROOT
-from tests.peers.salt_call import NoSalt, salt_python
+from tests.peers.salt_release import stock_python
 from tests.peers.system import System, whole_system
 
 
@@ -21,7 +20,4 @@ def system() -> Iterator[System]:
 @pytest.fixture(scope="module")
 def salt() -> Path:
     """The Python of an environment with stock Salt in it."""
-    try:
-        return salt_python(ROOT / ".cache")
-    except NoSalt as reason:
-        pytest.skip(f"stock Salt cannot be installed here: {reason}")
+    return stock_python()

@@ -14,7 +14,7 @@ import pytest
 
 from tests.house.tree import ROOT
 from tests.peers.processes import processes
-from tests.peers.salt_call import MINUTES
+from tests.peers.salt_release import MINUTES
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(60 * MINUTES)]
 

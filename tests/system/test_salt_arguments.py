@@ -24,7 +24,7 @@ from gateway.typed_arguments import split_arguments, taken_apart
 from tests.house.tree import ROOT
 from tests.peers.argument_texts import texts
 from tests.peers.salt_arguments import Other, SaltArguments
-from tests.peers.salt_call import MINUTES
+from tests.peers.salt_release import MINUTES
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(60 * (MINUTES + 5))]
 

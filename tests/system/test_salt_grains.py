@@ -13,7 +13,7 @@ from device_agent.facts import collect
 from device_agent.local_host import LocalHost
 from tests.house.tree import ROOT
 from tests.peers import salt_grains
-from tests.peers.salt_call import MINUTES
+from tests.peers.salt_release import MINUTES
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(60 * (MINUTES + 5))]
 

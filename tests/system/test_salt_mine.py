@@ -14,7 +14,8 @@ from device_agent.protocol.messages import Hello
 from gateway.answers import Within
 from tests.peers.function_case import GRAINS
 from tests.peers.mine_calls import CALLS, SETTINGS
-from tests.peers.salt_call import MINUTES, answers
+from tests.peers.salt_call import answers
+from tests.peers.salt_release import MINUTES
 from tests.peers.ssh_site import ssh_site
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(60 * MINUTES)]

@@ -20,8 +20,8 @@ from gateway.render_pillar import Rules
 from gateway.render_settings import RenderSettings
 from gateway.render_templates import Codes, sandbox
 from tests.peers.pillar_corpus import Case, corpus
-from tests.peers.salt_call import MINUTES, NoSalt, salt_python
 from tests.peers.salt_pillar import compiled
+from tests.peers.salt_release import MINUTES
 
 ALIKE, KEPT = corpus()
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -29,13 +29,9 @@ pytestmark = [pytest.mark.system, pytest.mark.timeout(60 * (MINUTES + 5))]
 
 
 @pytest.fixture(scope="module")
-def theirs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    try:
-        python = salt_python(REPOSITORY / ".cache")
-    except NoSalt as reason:
-        pytest.skip(f"stock Salt cannot be installed here: {reason}")
+def theirs(salt: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     cases = [*ALIKE, *KEPT]
-    told = compiled(python, tmp_path_factory.mktemp("salt"), [case.question() for case in cases])
+    told = compiled(salt, tmp_path_factory.mktemp("salt"), [case.question() for case in cases])
     return {case.name: answer for case, answer in zip(cases, told, strict=True)}
 
 
@@ -95,12 +91,8 @@ print(json.dumps(sorted(JinjaFilter.salt_jinja_filters)))
 """
 
 
-def test_every_filter_of_salt_is_there_or_the_page_says_that_it_is_missing() -> None:
-    try:
-        python = salt_python(REPOSITORY / ".cache")
-    except NoSalt as reason:
-        pytest.skip(f"stock Salt cannot be installed here: {reason}")
-    printed = subprocess.run([python, "-c", FILTERS], capture_output=True, check=True, timeout=120).stdout
+def test_every_filter_of_salt_is_there_or_the_page_says_that_it_is_missing(salt: Path) -> None:
+    printed = subprocess.run([salt, "-c", FILTERS], capture_output=True, check=True, timeout=120).stdout
     theirs = set(json.loads(printed))
     assert "network_hosts" in theirs
     there = set(sandbox({}, "base", Codes(), {}).filters)

@@ -15,8 +15,9 @@ from device_agent.local_host import LocalHost
 from tests.peers.function_case import GRAINS, PILLAR, SETTINGS, Case, own_of, placed
 from tests.peers.function_cases import ALL
 from tests.peers.functions_page import listed
-from tests.peers.salt_call import MINUTES, answers
+from tests.peers.salt_call import answers
 from tests.peers.salt_machine import How, answer, unlike
+from tests.peers.salt_release import MINUTES
 
 CASES = [case for case in ALL if case.salt != "no"]
 

@@ -16,8 +16,9 @@ from tests.peers.function_stories import WITH_SALT, steps
 from tests.peers.function_story import Story
 from tests.peers.mine_calls import MINE
 from tests.peers.rooted import SEPARATE
-from tests.peers.salt_call import ARGUMENTS, MINUTES
+from tests.peers.salt_call import ARGUMENTS
 from tests.peers.salt_machine import beside, other_arguments, twins
+from tests.peers.salt_release import MINUTES
 
 COMPARED = (
     MINE | {case.fun for case in ALL if case.salt != "no"} | steps("value", "shape", "differs", stories=WITH_SALT)

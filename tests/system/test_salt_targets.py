@@ -6,7 +6,6 @@ What differs on purpose is in docs/targets.md, and is kept out of what is drawn 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,10 +16,9 @@ from device_agent.errors import UsageInvalid
 from device_agent.protocol.messages import TargetType
 from device_agent.protocol.targeting import compile_target
 from gateway.jobs.nodegroups import Nodegroups
-from tests.peers.salt_call import MINUTES, NoSalt, salt_python
 from tests.peers.salt_matchers import SaltMatchers
+from tests.peers.salt_release import MINUTES, stock_python
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 pytestmark = [pytest.mark.system, pytest.mark.timeout(60 * (MINUTES + 5))]
 
 # The fixture is one process for all that is drawn: it keeps nothing from one question to the next.
@@ -31,13 +29,9 @@ drawn = settings(
 
 @pytest.fixture(scope="module")
 def salt() -> Iterator[SaltMatchers]:
-    try:
-        python = salt_python(REPOSITORY / ".cache")
-    except NoSalt as reason:
-        pytest.skip(f"stock Salt cannot be installed here: {reason}")
-    with SaltMatchers(python) as matchers:
-        if not matchers.ask("grain", "loc:ro*", {"a": {"loc": {"room": "x"}}})["a"]:
-            pytest.skip("this release of Salt does not match the keys of mappings yet (its issue 35567)")
+    with SaltMatchers(stock_python()) as matchers:
+        found = matchers.ask("grain", "loc:ro*", {"a": {"loc": {"room": "x"}}})
+        assert found["a"], "Salt has matched the keys of mappings since its issue 35567"
         yield matchers
 
 
