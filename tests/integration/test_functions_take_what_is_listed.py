@@ -11,7 +11,7 @@ import pytest
 from device_agent import loader
 from device_agent.ended import Ended
 from tests.peers import functions_page
-from tests.peers.listed_calls import Shown, listed_calls, shown_calls
+from tests.peers.listed_calls import Shown, calls_in, listed_calls, shown_calls
 from tests.peers.recording_host import RecordingHost
 from tests.peers.recording_own import CONTENT, Effects, recording_own
 
@@ -39,10 +39,40 @@ async def called(call: Shown) -> Ended:
 
 
 async def test_every_command_on_a_page_is_taken() -> None:
-    calls = shown_calls()
+    calls, unread = shown_calls()
+    assert not unread, "no function is found in these commands:\n" + "\n".join(unread)
     assert {call.fun for call in calls} >= set(loader.names()), "each function has an example"
     refused = [f"{call}: {ended.why}" for call in calls if (ended := await called(call)).outcome == "refused"]
     assert not refused, "\n".join(refused)
+
+
+@pytest.mark.parametrize(
+    ("text", "calls"),
+    [
+        ("outstation run 'cam-*' test.ping", ["test.ping [] {}"]),
+        (
+            "`outstation run cam-7 test.echo a` and `outstation run cam-7 test.ping`",
+            ["test.echo ['a'] {}", "test.ping [] {}"],
+        ),
+        ("outstation run -G os:Debian --limit 5s test.echo a=1 | wc -l", ["test.echo [] {'a': 1}"]),
+        ("outstation run cam-7 \\\n    test.echo 5", ["test.echo [5] {}"]),
+        ("outstation run cam-7 cmd.run 'echo a;\n  echo b'\nnext", ["cmd.run ['echo a;\\n  echo b'] {}"]),
+        (
+            "outstation run cam-7 cmd.run,test.ping,test.echo uptime , , hello",
+            ["cmd.run ['uptime'] {}", "test.ping [] {}", "test.echo ['hello'] {}"],
+        ),
+        ("outstation run TARGET FUNCTION [ARG…]", []),
+        ("outstation run cam-7 tset.ping", None),
+        ("outstation run cam-7 ping", None),
+        ("outstation run cam-7 test.ping,tset.ping", None),
+        ("outstation run cam-7 test.ping,test.echo a , b , c", None),
+        ("outstation run cam-7 cmd.run 'echo", None),
+    ],
+)
+def test_a_command_is_read_or_counted_as_unread(text: str, calls: list[str] | None) -> None:
+    found = calls_in({"page": text})
+    assert [str(call) for call in found.calls] == [f"page: {call}" for call in calls or []]
+    assert len(found.unread) == (calls is None)
 
 
 @pytest.mark.parametrize("fun", [name for name in loader.names() if name not in WITHOUT_A_CALL])

@@ -6,7 +6,7 @@ import inspect
 import re
 import shlex
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple, Union, get_args, get_origin
 
@@ -17,9 +17,17 @@ from device_agent.trust.reach import MODULES
 from gateway.typed_arguments import split_arguments
 from tests.house.tree import ROOT
 
-COMMAND: Final = re.compile(r"outstation run ([^\n`]*(?:\\\n[^\n`]*)*)")
+BEGIN: Final = "outstation run "
+LINES: Final = 4
+"""Most lines of a command: a line that ends in a backslash, or inside quotes, goes on in the next one."""
+
+FORMS: Final = (["TARGET", "FUNCTION"], ["--help"])
+"""Words with which a command begins that shows how to write one, and calls nothing."""
+
+BROUGHT: Final = frozenset({"door.status"})
+"""The function of the module that a site brings itself in docs/modules.md."""
 VALUED: Final = frozenset({"--why", "--return", "--late", "--expires", "--limit", "--batch", "--subset"})
-FUNCTION: Final = re.compile(r"[a-z_]+\.[a-z0-9_]+")
+FUNCTIONS: Final = re.compile(r"[a-z_]+\.[a-z0-9_]+(,[a-z_]+\.[a-z0-9_]+)*")
 WAITS: Final = frozenset({"test.rand_sleep max", "ps.top interval", "ps.cpu_percent interval", "system.reboot wait"})
 """Arguments without which a function waits."""
 
@@ -48,11 +56,33 @@ class Shown(NamedTuple):
         return f"{self.where}: {self.fun} {self.arg} {self.kwarg}"
 
 
-def shown_calls() -> list[Shown]:
+class Commands(NamedTuple):
+    """What the commands of the pages call."""
+
+    calls: list[Shown]
+    unread: list[str]
+    """Commands in which no function was found, with where they stand."""
+
+
+def shown_calls() -> Commands:
     """The commands of the documentation, the README and the docstrings, read as the command line reads them."""
     texts = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in _pages()}
     texts |= {name: inspect.getdoc(loader.find(name)) or "" for name in loader.names()}
-    return [call for where, text in texts.items() for line in COMMAND.findall(text) for call in _call(where, line)]
+    return calls_in(texts)
+
+
+def calls_in(texts: Mapping[str, str]) -> Commands:
+    """The calls of every command in these texts, which are named by where they stand."""
+    found = Commands([], [])
+    for where, text in texts.items():
+        for begin in re.finditer(BEGIN, text):
+            words = _words(text[begin.end() :])
+            calls = None if words is None else _calls(where, words)
+            if calls is None:
+                found.unread.append(f"{where}: {BEGIN}{text[begin.end() :].partition(chr(10))[0]}")
+            else:
+                found.calls.extend(calls)
+    return found
 
 
 def listed_calls(fun: str) -> Iterator[Shown]:
@@ -78,20 +108,44 @@ def _pages() -> list[Path]:
     return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
-def _call(where: str, line: str) -> Iterator[Shown]:
-    """The call that a command makes; nothing for a form such as ``TARGET FUNCTION [ARG…]``, or several functions."""
-    try:
-        words = shlex.split(line.replace("\\\n", " "), comments=True)
-    except ValueError:
-        # A line of a page that goes on in the next one, inside quotes.
-        return
-    words = words[: next((at for at, word in enumerate(words) if word in ENDS), len(words))]
+def _words(text: str) -> list[str] | None:
+    """The words of the command with which a text begins; None where its quotes do not close."""
+    lines: list[str] = []
+    for line in text.split("\n", LINES)[:LINES]:
+        lines.append(line.partition("`")[0])
+        if lines[-1].endswith("\\") and lines[-1] == line:
+            continue
+        try:
+            words = shlex.split("\n".join(lines).replace("\\\n", " "), comments=True)
+        except ValueError:
+            continue
+        return words[: next((at for at, word in enumerate(words) if word in ENDS), len(words))]
+    return None
+
+
+def _calls(where: str, words: list[str]) -> list[Shown] | None:
+    """What a command calls; None where that cannot be told."""
+    if any(words[: len(form)] == form for form in FORMS):
+        return []
     plain = [word for at, word in enumerate(words) if not word.startswith("--") and words[at - 1 : at] not in _VALUED]
-    at = next((at for at, word in enumerate(plain) if FUNCTION.fullmatch(word)), None)
-    if at is None or plain[at].partition(".")[0] not in MODULES:
-        return
-    arg, kwarg = split_arguments(plain[at + 1 :] + ["x"] * ("--args-stdin" in words))
-    yield Shown(where, plain[at], arg, kwarg)
+    at = next((at for at, word in enumerate(plain) if FUNCTIONS.fullmatch(word)), None)
+    if at is None:
+        return None
+    names = plain[at].split(",")
+    given: list[list[str]] = [[]]
+    for word in plain[at + 1 :] + ["x"] * ("--args-stdin" in words):
+        if word == "," and len(names) > 1:
+            given.append([])
+        else:
+            given[-1].append(word)
+    given += [[]] * (len(names) - len(given))
+    if len(given) != len(names) or any(name.partition(".")[0] not in MODULES for name in names if name not in BROUGHT):
+        return None
+    return [
+        Shown(where, name, *split_arguments(each))
+        for name, each in zip(names, given, strict=True)
+        if name not in BROUGHT
+    ]
 
 
 _VALUED: Final = [[word] for word in VALUED]
