@@ -169,13 +169,7 @@ def _text(file: Path) -> str:
     try:
         return utf8_text(body)
     except NotUtf8 as error:
-        raise ConfigInvalid(
-            "the settings file is not UTF-8",
-            where=f"{file}:{error.line}",
-            found=error.found,
-            allowed="text in UTF-8",
-            hint=error.fix(file),
-        ) from None
+        raise error.of_file(ConfigInvalid, file, "the settings file") from None
 
 
 class _Growing:

@@ -9,7 +9,11 @@ from __future__ import annotations
 import codecs
 import shlex
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
+
+from device_agent.errors import OutstationError
+
+Kind = TypeVar("Kind", bound=OutstationError)
 
 _MARKS: Final = (codecs.BOM_UTF32_LE, "UTF-32"), (codecs.BOM_UTF16_LE, "UTF-16"), (codecs.BOM_UTF16_BE, "UTF-16")
 """Byte order marks; the one of UTF-32 begins with that of UTF-16."""
@@ -33,6 +37,23 @@ class NotUtf8(ValueError):
         self.line = line
         self.found = found
         self.encoding = encoding
+
+    def of_file(self, kind: type[Kind], file: Path, what: str = "the file", *, is_secret: bool = False) -> Kind:
+        """The error of this kind about a file, with the line and the command that converts it.
+
+        Args:
+            kind: The class of the error.
+            file: Where the text stands.
+            what: What the message calls the file.
+            is_secret: Show no byte of the file.
+        """
+        return kind(
+            f"{what} is not UTF-8",
+            where=f"{file}:{self.line}",
+            found=f"line {self.line} is not UTF-8" if is_secret else self.found,
+            allowed="text in UTF-8",
+            hint=self.fix(file),
+        )
 
     def fix(self, file: Path) -> str:
         """The command that writes the file anew as UTF-8, beside it and with the same suffix."""

@@ -234,10 +234,7 @@ def _read(path: Path) -> str:
     except OSError as error:
         raise UsageInvalid("the file cannot be read", where=str(path), found=str(error)) from None
     except NotUtf8 as error:
-        where = f"{path}:{error.line}"
-        raise UsageInvalid(
-            "the file is not UTF-8", where=where, found=error.found, allowed="text in UTF-8", hint=error.fix(path)
-        ) from None
+        raise error.of_file(UsageInvalid, path) from None
 
 
 def _write(path: Path | None, changed: KeyPage) -> None:

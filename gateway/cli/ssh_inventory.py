@@ -78,13 +78,7 @@ def read(path: Path) -> list[Listed]:
     except OSError as error:
         raise UsageInvalid("the file cannot be read", where=str(path), found=error.strerror) from None
     except NotUtf8 as error:
-        raise UsageInvalid(
-            "the file is not UTF-8",
-            where=f"{path}:{error.line}",
-            found=error.found,
-            allowed="text in UTF-8",
-            hint=error.fix(path),
-        ) from None
+        raise error.of_file(UsageInvalid, path) from None
     match path.suffix.lower():
         case ".csv":
             rows = _of_csv(path, text)

@@ -119,10 +119,4 @@ def text_of(path: Path) -> str:
     except OSError as error:
         raise UsageInvalid("the file cannot be read", where=str(path), found=error.strerror) from None
     except NotUtf8 as error:
-        # No byte of it is shown: it may be of a password.
-        raise UsageInvalid(
-            "the file is not UTF-8",
-            where=f"{path}:{error.line}",
-            found=f"line {error.line} is not UTF-8",
-            hint=error.fix(path),
-        ) from None
+        raise error.of_file(UsageInvalid, path, is_secret=True) from None

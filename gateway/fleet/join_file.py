@@ -108,11 +108,5 @@ def read_wish(path: Path) -> JoinWish:
     try:
         text = utf8_text(body)
     except NotUtf8 as error:
-        raise ConfigInvalid(
-            "the file to join with is not UTF-8",
-            where=f"{path}:{error.line}",
-            found=error.found,
-            allowed="YAML in UTF-8",
-            hint=error.fix(path),
-        ) from None
+        raise error.of_file(ConfigInvalid, path, "the file to join with") from None
     return load_text(JoinWish, text, path)

@@ -14,7 +14,7 @@ from device_agent.start_errors import check_mounted, start_error
 
 
 def made(folder: Path) -> Path:
-    """The folder, made when it is not there. Raises ``ConfigInvalid``."""
+    """The folder, made when it is not there. Raises as ``held`` does for a folder that cannot be used."""
     check_mounted(folder, "state_dir")
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -27,7 +27,10 @@ def made(folder: Path) -> Path:
 def held(folder: Path, taken: OutstationError) -> Iterator[None]:
     """Make the folder, and hold it: two stations on one store would both believe to be the only writer.
 
-    Raises ``ConfigInvalid`` for a folder that cannot be used, and ``taken`` when another process holds it.
+    Raises:
+        ConfigInvalid: the folder cannot be used; ``StartDeferred`` among these where that may pass by itself.
+        StationFailed: the disk is full.
+        taken: another process holds the folder.
     """
     try:
         # For reading as well: then a FIFO in its place does not block (fifo(7)).

@@ -164,8 +164,7 @@ def read_mapping(path: Path, keep: Keep) -> tuple[dict[str, Any], Section]:
     except OSError as error:
         raise ConfigInvalid(f"the file cannot be read: {error.strerror}", where=str(path)) from None
     except NotUtf8 as error:
-        where = f"{path}:{error.line}"
-        raise ConfigInvalid("the file is not UTF-8", where=where, found=error.found, hint=error.fix(path)) from None
+        raise error.of_file(ConfigInvalid, path) from None
     if len(body) > FILE_BYTES:
         raise ConfigInvalid("the file is too large", where=str(path), allowed=f"{FILE_BYTES:,} bytes")
     tree = read_text(text, path)

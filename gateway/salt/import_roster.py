@@ -20,7 +20,7 @@ from gateway.salt.import_devices import Devices, take_roster, take_wrong
 from gateway.salt.import_files import INVENTORY
 from gateway.salt.import_findings import Finding, Said, Verdict
 from gateway.salt.import_read import Box, read_mapping, typed
-from gateway.salt.import_ssh_row import ALIASES, bare_host
+from gateway.salt.import_ssh_row import ALIASES, bare_host, instead_of_sudo
 
 SSH_KEYS: Final = {
     "ssh_user": "user",
@@ -36,7 +36,7 @@ SSH_KEYS: Final = {
 """Key of the master -> field of an entry that it fills in."""
 
 DEFAULTS: Final = "roster_defaults"
-_SUDO: Final = "functions run as the user of the login here; what needs root needs a login as root"
+_SUDO: Final = instead_of_sudo("the user of the login")
 NOT_HERE: Final = {
     "sudo": _SUDO,
     "sudo_user": _SUDO,

@@ -78,9 +78,7 @@ def ssh_row(name: str, said: Mapping[str, Any]) -> SshRow:
     row.cells.setdefault("user", "root")
     _login(row)
     if said.get("sudo"):
-        row.notes.append(
-            f"without sudo: functions run as {row.cells['user'][:64]} here; what needs root needs a login as root"
-        )
+        row.notes.append(f"without sudo: {instead_of_sudo(row.cells['user'][:64])}")
     beside = [str(key) for key in said if key not in KNOWN | IGNORED]
     if isinstance(options, Mapping):
         beside += [f"optional_args.{key}" for key in options if key not in KNOWN | IGNORED]
@@ -92,6 +90,11 @@ def ssh_row(name: str, said: Mapping[str, Any]) -> SshRow:
 def bare_host(text: str) -> str:
     """A host without the brackets that an IPv6 address may stand in."""
     return text[1:-1] if text.startswith("[") and text.endswith("]") else text
+
+
+def instead_of_sudo(user: str) -> str:
+    """What to do without sudo, which the gateway does not use. ``user`` is who logs in."""
+    return f"functions run as {user} here; what needs root needs a login as root"
 
 
 def names_login(said: Mapping[str, Any]) -> bool:

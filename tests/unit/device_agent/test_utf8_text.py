@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from device_agent.errors import ConfigInvalid, OutstationError, UsageInvalid
 from device_agent.utf8_text import NotUtf8, utf8_text
 
 TEXT = "name,address\nGerät,10.0.0.7\n„Tür“,10.0.0.8\n"
@@ -46,6 +47,18 @@ def test_another_encoding_is_named_by_line_and_its_fix_works(
     assert str(wrong.value) == f"line {line} is not UTF-8: {found}"
     subprocess.run(["/bin/sh", "-c", wrong.value.fix(file)], check=True, timeout=60)
     assert utf8_text((tmp_path / "my cameras.utf8.csv").read_bytes()) == text
+
+
+@pytest.mark.parametrize("kind", [UsageInvalid, ConfigInvalid])
+@pytest.mark.parametrize(("is_secret", "found"), [(False, "the byte 0xe4"), (True, "line 2 is not UTF-8")])
+def test_the_error_of_a_file_has_the_line_and_the_fix(kind: type[OutstationError], is_secret: bool, found: str) -> None:
+    with pytest.raises(NotUtf8) as wrong:
+        utf8_text(b"a\nK\xe4se\n")
+    error = wrong.value.of_file(kind, Path("/srv/my list.csv"), "the list", is_secret=is_secret)
+    assert type(error) is kind
+    assert (error.what, error.where, error.found) == ("the list is not UTF-8", "/srv/my list.csv:2", found)
+    assert error.allowed == "text in UTF-8"
+    assert error.hint == wrong.value.fix(Path("/srv/my list.csv"))
 
 
 def test_a_line_behind_a_byte_order_mark_is_counted_from_the_beginning() -> None:
