@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
 import signal
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -101,22 +104,33 @@ def test_runners_about_versions_and_presence_say_what_the_page_says(site: SaltSi
 
 
 @pytest.mark.parametrize(
-    ("words", "meant", "why"),
-    [
-        (["--jid=my-job", "cam-*"], "devices", "the field jid of a publish: found 'my-job', allowed are 20 digits"),
-        (["-C", "cam-* and"], "gateway", "bad_target: "),
-        (["-E", "cam-("], "gateway", "bad_target: "),
-        (["-R", "cam[1-"], "gateway", "bad_target: "),
-    ],
-    ids=["jid", "compound", "regular expression", "range"],
+    "words", [["-C", "cam-* and"], ["-E", "cam-("], ["-R", "cam[1-"]], ids=["compound", "regular expression", "range"]
 )
-def test_a_job_that_cannot_be_read_is_answered_in_words(
-    words: list[str], meant: str, why: str, site: SaltSite, master: SaltMaster
+def test_a_target_that_does_not_parse_is_answered_by_the_gateway(
+    words: list[str], site: SaltSite, master: SaltMaster
 ) -> None:
     answers = master.salt(*words, "test.ping")
-    assert list(answers.by_device()) == (site.ids if meant == "devices" else [NAME]), site.told(master)
-    assert all(said.startswith("refused: ") and why in said for said in answers.by_device().values()), answers
+    assert list(answers.by_device()) == [NAME], site.told(master)
+    assert answers.by_device()[NAME].startswith("refused: bad_target: ")
     assert answers.status != 0
+
+
+CLIENT = """
+import json, sys
+from salt.client import LocalClient
+print(json.dumps(LocalClient(sys.argv[1] + "/master").cmd("cam-*", "test.ping", jid="my-job")))
+"""
+
+
+def test_a_job_with_the_jid_of_a_program_is_refused_under_it(site: SaltSite, master: SaltMaster) -> None:
+    """``salt`` itself takes no other jid; the client that programs use does."""
+    words = [str(master.programs / "python"), "-W", "ignore", "-c", CLIENT, str(master.folder)]
+    environment = {**os.environ, "PYTHONPATH": "", "HOME": str(master.folder)}
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=120, check=True)
+    answers = json.loads(done.stdout.splitlines()[-1])
+    assert sorted(answers) == site.ids, (done, site.told(master))
+    why = "refused: malformed: job my-job: the field jid of a publish: found 'my-job', allowed are 20 digits"
+    assert all(said.startswith(why) for said in answers.values()), answers
 
 
 def test_the_gateway_runs_nothing_under_its_own_id(site: SaltSite, master: SaltMaster) -> None:
@@ -224,13 +238,16 @@ def asked_after(bus: Bus, name: str) -> list[str]:
     return [data["jid"] for data in orders if name in data["tgt"]]
 
 
-def test_a_device_that_says_nothing_is_reported_and_not_waited_for(site: SaltSite, master: SaltMaster) -> None:
+def test_a_device_that_says_nothing_is_reported_and_not_waited_for(
+    site: SaltSite, master: SaltMaster, request: pytest.FixtureRequest
+) -> None:
     """``salt`` waits in rounds, each as long as its settings say: one, for a minion of its own that is not there too.
 
     A slow machine may make some more of them. What is said for the device in each is that it runs nothing.
     """
     system = site.system
     (silent,) = system.add_swarm(1, "lisbon", prefix="mute-", name="mute")
+    request.addfinalizer(lambda: system.command("keys", "revoke", silent, "--yes", station=NAME, status=0))
     system.until(lambda: system.is_here(silent, "lisbon"), f"{silent} is here")
     process = system.children["mute"].process
     # The newest release asks only after those whose keys it knows.

@@ -19,7 +19,7 @@ JID: Final = re.compile(r"\d{20}(_\d{1,10})?", re.ASCII)
 """``YYYYmmddHHMMSSffffff``, and the number of the process that made it where the master adds it."""
 
 ANSWERABLE_JID: Final = re.compile(r"[\w.-]{1,64}", re.ASCII)
-"""Any other jid, as ``salt --jid`` gives it, starts no job. A refusal can be returned under such a word."""
+"""A jid of another form, as a program may choose it, starts no job. A refusal can be returned under such a word."""
 
 FUNCTIONS: Final = 64
 """Most functions of a compound job."""
@@ -212,7 +212,7 @@ def _jid(jid: object) -> str:
 
 def _check_jid(jid: object) -> None:
     if not isinstance(jid, str) or JID.fullmatch(jid) is None:
-        raise _malformed("jid", f"found {_found(jid)}, allowed are 20 digits; leave out --jid")
+        raise _malformed("jid", f"found {_found(jid)}, allowed are 20 digits, as Salt chooses them")
 
 
 def _found(jid: object) -> str:
