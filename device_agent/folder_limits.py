@@ -127,6 +127,11 @@ class _FolderLimits:
         async with self._kept(path, follow=False) as kept:
             await self._host.remove(kept, recursive=recursive)
 
+    @asynccontextmanager
+    async def lock(self, path: str) -> AsyncIterator[None]:
+        async with self._kept(path) as kept, self._host.lock(kept):
+            yield
+
     async def connect(self, port: int, *, address: str = "127.0.0.1") -> tuple[Reader, Writer]:
         return await self._host.connect(port, address=address)
 

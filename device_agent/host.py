@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any, ClassVar, Final, Literal, Protocol
 
 from msgspec import Struct
@@ -155,6 +156,12 @@ class Host(Protocol):
 
     async def remove(self, path: str, *, recursive: bool = False) -> None:
         """Remove a file, a link or an empty directory; with ``recursive`` a directory with all that is in it."""
+
+    def lock(self, path: str) -> AbstractAsyncContextManager[None]:
+        """Hold a lock file as the programs of the machine do (/etc/.pwd.lock), where this way to it can.
+
+        Raises ``TimeoutError`` when another program holds it too long. Through a shell there is no such lock.
+        """
 
     async def connect(self, port: int, *, address: str = "127.0.0.1") -> tuple[Reader, Writer]:
         """A TCP connection as the machine itself would make it, so 127.0.0.1 is the machine."""

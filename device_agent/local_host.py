@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from device_agent import local_files
+from device_agent import local_files, lock_file
 from device_agent.facts import collect
 from device_agent.host import HOST_READ_BYTES, Completed, Reader, Stat, Writer
 from device_agent.local_command import run_here
@@ -64,6 +65,9 @@ class LocalHost:
 
     async def remove(self, path: str, *, recursive: bool = False) -> None:
         await asyncio.to_thread(local_files.remove, path, recursive=recursive)
+
+    def lock(self, path: str) -> AbstractAsyncContextManager[None]:
+        return lock_file.held(path)
 
     async def connect(self, port: int, *, address: str = "127.0.0.1") -> tuple[Reader, Writer]:
         try:

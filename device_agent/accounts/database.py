@@ -36,6 +36,7 @@ class Accounts:
         self.host = host
         self._root = root
         self._at = (root or "").rstrip("/")
+        self._lock_file = f"{self._at}/etc/.pwd.lock"
 
     async def users(self) -> list[User]:
         """All users."""
@@ -109,13 +110,13 @@ class Accounts:
 
     async def edit(self, file: str, name: str, change: Callable[[str], str | None]) -> None:
         """Change a line of /etc/passwd, group or shadow, or take it out with ``None``."""
-        async with self._alone():
+        async with self._alone(), self.host.lock(self._lock_file):
             text = await self._read(file)
             await self._write(file, files.changed(text, name, change))
 
     async def append(self, file: str, line: str) -> None:
         """Add a line to /etc/passwd, group or shadow."""
-        async with self._alone():
+        async with self._alone(), self.host.lock(self._lock_file):
             text = await self._read(file)
             await self._write(file, f"{text.removesuffix(chr(10))}\n{line}\n" if text else f"{line}\n")
 
@@ -134,8 +135,8 @@ class Accounts:
         )
 
     def _alone(self) -> AbstractAsyncContextManager[None]:
-        """One change of accounts at a time."""
-        return changing(self.host, f"{self._at}/etc/.pwd.lock")
+        """One change of accounts at a time. Commands take the lock file themselves."""
+        return changing(self.host, self._lock_file)
 
     async def _users(self, wanted: str = "") -> list[User]:
         return files.users((await shell(self.host, _DATABASE, "passwd", self._at, wanted)).out)

@@ -8,7 +8,7 @@ import os
 import re
 import secrets
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext
 from copy import copy
 from typing import Any, Final
 
@@ -148,6 +148,9 @@ class SshHost:
 
     async def remove(self, path: str, *, recursive: bool = False) -> None:
         await self._file(ssh_scripts.REMOVE, path, "r" if recursive else "")
+
+    def lock(self, path: str) -> AbstractAsyncContextManager[None]:  # noqa: ARG002 - of the port
+        return nullcontext()
 
     async def connect(self, port: int, *, address: str = "127.0.0.1") -> tuple[Reader, Writer]:
         if self._marker is not None and not self._marker.settled:

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from device_agent import file_changes, loader
+from device_agent import file_changes, loader, lock_file
 from device_agent.ended import Ended, FunctionFailed
 from device_agent.file_changes import changing
 from device_agent.host import Host
 from device_agent.local_host import LocalHost
 from tests.peers.host_places import Beds, Place, place
 from tests.peers.small_machine import SmallMachine, allowed, small_machine
+from tests.peers.waiting import until
 
 JOBS = 6
 LOCAL = LocalHost({"id": "cam-1"})
@@ -156,3 +160,63 @@ async def _apart(host: Host, path: str) -> str:
             return ""
     except FunctionFailed as failed:
         return failed.why
+
+
+OTHER_PROGRAM = """
+import fcntl, os, sys
+path, shadow = sys.argv[1:]
+with open(path, "w") as lock:
+    fcntl.lockf(lock, fcntl.LOCK_EX)
+    found = open(shadow).read()
+    print("held", flush=True)
+    sys.stdin.readline()
+    open(shadow, "w").write(found.replace("other:*", "other:!"))
+"""
+
+
+@asynccontextmanager
+async def other_program(machine: SmallMachine) -> AsyncIterator[asyncio.subprocess.Process]:
+    """One that has locked the accounts and has read them, and writes them when it is given a line."""
+    etc = machine.root / "etc"
+    etc.joinpath("shadow").write_text("user:*:1:0:99999:7:::\nother:*:1:0:99999:7:::\n")
+    words = [sys.executable, "-c", OTHER_PROGRAM, str(etc / ".pwd.lock"), str(etc / "shadow")]
+    held = await asyncio.create_subprocess_exec(*words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert held.stdout is not None
+        assert await held.stdout.readline() == b"held\n"
+        yield held
+    finally:
+        if held.returncode is None:
+            held.kill()
+        await held.wait()
+
+
+async def test_a_change_of_accounts_waits_for_another_program_that_holds_the_lock_file(machine: SmallMachine) -> None:
+    async with asyncio.timeout(30), other_program(machine) as held, asyncio.TaskGroup() as group:
+        waiting = group.create_task(call(machine, "shadow.set_maxdays", "user", 77))
+        lock = machine.root / "etc/.pwd.lock"
+        await until(lambda: open_here(lock))
+        assert held.stdin is not None
+        held.stdin.write(b"\n")
+    assert waiting.result().outcome == "ok"
+    assert (machine.root / "etc/shadow").read_text() == "user:*:1:0:77:7:::\nother:!:1:0:99999:7:::\n"
+
+
+async def test_a_lock_file_that_stays_held_fails_the_change(
+    machine: SmallMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lock_file, "WAIT_SECONDS", 0.2)
+    async with asyncio.timeout(30), other_program(machine):
+        ended = await call(machine, "shadow.set_maxdays", "user", 77)
+    assert (ended.outcome, ".pwd.lock" in ended.why) == ("failed", True)
+    assert "another program has held it for 0.2 seconds, so nothing was changed" in ended.why
+
+
+def open_here(path: Path) -> bool:
+    """Whether this process has a file open."""
+    inode = path.stat().st_ino
+    for each in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):
+            if each.stat().st_ino == inode:
+                return True
+    return False

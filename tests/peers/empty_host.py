@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any
 
 from device_agent.host import HOST_READ_BYTES, Completed, Reader, Stat, Writer
@@ -51,6 +52,9 @@ class EmptyHost:
 
     async def remove(self, path: str, *, recursive: bool = False) -> None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+
+    def lock(self, path: str) -> AbstractAsyncContextManager[None]:
+        return nullcontext()
 
     async def connect(self, port: int, *, address: str = "127.0.0.1") -> tuple[Reader, Writer]:
         raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))

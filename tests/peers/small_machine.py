@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +71,9 @@ class SmallMachine(LocalHost):
 
     async def remove(self, path: str, *, recursive: bool = False) -> None:
         await super().remove(self._there(path), recursive=recursive)
+
+    def lock(self, path: str) -> AbstractAsyncContextManager[None]:
+        return super().lock(self._there(path))
 
     def _there(self, path: str) -> str:
         return f"/proc/{self._inside}/root{path}"
