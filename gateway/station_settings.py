@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from device_agent.errors import ConfigInvalid
 from device_agent.settings import load
+from gateway.brackets import address_fault, host_fault
 from gateway.config import BrokerSettings, SitesSettings, StationSettings
 from gateway.jobs.nodegroups import Nodegroups
 from gateway.rooms import Role
@@ -19,6 +20,7 @@ HIGHEST_PORT = 65535
 def settings_for(role: Role, path: Path) -> StationSettings:
     """The settings of a station, with what its role implies. Raises ``ConfigInvalid``."""
     settings = load(StationSettings, path)
+    _check_brackets(settings, path)
     _check_addresses(settings, path)
     Nodegroups(settings.nodegroups).check(path)
     _check_upstream(role, settings, path)
@@ -54,6 +56,19 @@ def _check_upstream(role: Role, settings: StationSettings, path: Path) -> None:
             allowed="one of the two",
             hint="remove masters:, or upstream:",
         )
+
+
+def _check_brackets(settings: StationSettings, path: Path) -> None:
+    """What no address can be is a wrong setting, and none that may come after the start."""
+    given = [(f"masters[{place}].address", entry.address) for place, entry in enumerate(settings.masters)]
+    given += [("sites.listen", settings.sites.listen)] if settings.sites is not None else []
+    given += [("api.listen", settings.api.listen)] if settings.api is not None else []
+    faults = [(key, address, address_fault(address)) for key, address in given]
+    if settings.broker is not None and settings.broker.host is not None:
+        faults.append(("broker.host", settings.broker.host, host_fault(settings.broker.host)))
+    for key, found, allowed in faults:
+        if allowed:
+            raise ConfigInvalid("this is no address", where=f"{path}: {key}", found=found, allowed=allowed)
 
 
 def _check_addresses(settings: StationSettings, path: Path) -> None:

@@ -112,8 +112,8 @@ def _foreign(host: str) -> list[Finding]:
             check="broker",
             severity="error",
             finding=f"broker.host {host} is no address of this machine: {why}",
-            meaning="the broker cannot listen there, so no device with an agent can be reached; what is before this"
-            " machine, a router or a name, does not belong there",
+            meaning="the broker cannot listen there, so no device with an agent can be reached; it listens by itself as"
+            " soon as the address is there; one of a router before this machine never is",
             fix="ip -brief address shows which it has; correct broker.host in /etc/outstation/gateway.yaml or"
             " gateway.d/50-join.yaml, or take it out for all of them; then systemctl restart outstation-gateway",
             about="broker.host",

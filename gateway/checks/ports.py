@@ -52,6 +52,7 @@ def at_rest(box: Box) -> list[Finding]:
         error = _bind(host, port)
         if error is None:
             continue
+        meaning = f"the {box.role} cannot start until it is free"
         if error.errno == errno.EADDRINUSE:
             holder = _holder(port)
             if holder is not None and running and is_own(holder, box):
@@ -63,9 +64,12 @@ def at_rest(box: Box) -> list[Finding]:
             finding = f"port {port} ({setting}) is below 1024 and needs a privilege that the station has not"
             fix = f"set {setting} in the settings to a port above 1023"
         else:
+            if setting.startswith("broker."):
+                # The check of the broker says it once for all its ports.
+                continue
             finding = f"port {port} ({setting}) cannot be opened on {host}: {error.strerror or error}"
-            fix = f"ip address shows the addresses of this machine; set the host of {setting} in the settings"
-        meaning = f"the {box.role} cannot start until it is free"
+            fix = f"ip -brief address shows the addresses of this machine; correct {setting} in the settings"
+            meaning = f"the {box.role} starts again and again until this machine has that address"
         taken.append(Finding(check="ports", severity="error", finding=finding, meaning=meaning, fix=fix, about=setting))
     return taken or _fine(box.tcp_ports, "free for it:")
 

@@ -16,6 +16,7 @@ from device_agent.trust.carried_keys import confirmed_key, take_confirmed_key
 from device_agent.trust.claims import ADDRESSES, CNF, CURVE, KEM, NAME, only, take, take_matching
 from device_agent.trust.keys import PUBLIC_BYTES, SigningKey, kid
 from device_agent.trust.root_list import ADDRESSES_MAX, MasterKey
+from gateway.brackets import address_fault
 from gateway.config import TCP_PATTERN
 from gateway.fleet import armor
 
@@ -70,12 +71,13 @@ def check_address(address: str) -> str:
     """An address that a master can be reached at. Raises ``UsageInvalid``."""
     port = address.rpartition(":")[2]
     everywhere = address.removeprefix("tcp://").rpartition(":")[0] in {"0.0.0.0", "*", "[::]"}  # noqa: S104 - these are refused here
-    if not re.match(TCP_PATTERN, address) or not port.isdigit() or not 1 <= int(port) <= 65_535 or everywhere:
+    fault = address_fault(address)
+    if fault or not re.match(TCP_PATTERN, address) or not port.isdigit() or not 1 <= int(port) <= 65_535 or everywhere:
         raise UsageInvalid(
             "gateways cannot connect to this address",
             error_id="fleet.bad_address",
             found=address,
-            allowed="tcp://HOST:PORT as gateways reach it, such as tcp://203.0.113.7:4510",
+            allowed=fault or "tcp://HOST:PORT as gateways reach it, such as tcp://203.0.113.7:4510",
             hint="outstation master init --address tcp://HOST:PORT",
         )
     return address

@@ -19,6 +19,7 @@ from device_agent.settings import load_text
 from device_agent.trust.root_list import FINGERPRINT_BYTES
 from device_agent.trust.token import TEXT_MAX, SiteToken
 from device_agent.utf8_text import NotUtf8, utf8_text
+from gateway.brackets import host_fault
 from gateway.config import MasterEntry
 from upstream.curve import key_bytes
 
@@ -34,6 +35,11 @@ class JoinBroker(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Annotated[str, Meta(min_length=1, max_length=255)] | None,
         Meta(description="address of this machine at which devices reach it", examples=["192.0.2.10"]),
     ] = None
+
+    def __post_init__(self) -> None:
+        """An IPv6 address has no brackets here."""
+        if self.host is not None and (allowed := host_fault(self.host)):
+            raise ValueError(f"host is {allowed}, found {self.host!r}")
 
 
 class JoinWish(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -73,10 +73,15 @@ def test_a_program_whose_name_is_no_utf_8_is_named(tmp_path: Path) -> None:
 
 
 def test_an_address_that_this_machine_has_not_is_told(tmp_path: Path) -> None:
-    (finding, *_) = at_rest(a_box(tmp_path, broker=BrokerSettings(host="192.0.2.77", port=free_ports(1)[0])))
+    (port,) = free_ports(1)
+    listen = SitesSettings(listen=f"tcp://192.0.2.77:{port}")
+    broker = BrokerSettings(host="192.0.2.77", port=port, enroll_port=port + 1)
+    # One address, one finding: the check of the broker has that of its own.
+    (finding,) = at_rest(a_box(tmp_path, broker=broker, sites=listen))
     assert finding.severity == "error"
     assert "cannot be opened on 192.0.2.77" in finding.finding
-    assert finding.fix.startswith("ip address")
+    assert "until this machine has that address" in finding.meaning
+    assert finding.fix == "ip -brief address shows the addresses of this machine; correct sites.listen in the settings"
 
 
 def test_a_port_that_needs_a_privilege_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
