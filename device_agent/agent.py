@@ -90,7 +90,7 @@ class Agent(Part):
             clock=self._clock,
             count=self.counters.refused,
         )
-        self.standing = Standing(self._folder.path, self._journal.health, self._events.health)
+        self.standing = Standing(self._folder.path, self._journal.health, self._events.health, self._host.threads)
         self._waits, self._joining = waits, "not joined yet"
         self._ticked = self._clock.monotonic()
         self._writing, self._hurry = asyncio.Lock(), False

@@ -33,6 +33,7 @@ ERROR_FREE_BYTES = 1 * 2**20
 
 OPEN_TO_OTHERS = 0o077
 CANNOT_WRITE = "cannot be written"
+NOT_RETURNED = "not returned since"
 """As the agent says of a file that it cannot write (``write_health``)."""
 
 PACKAGE = "outstation-agent"
@@ -153,6 +154,15 @@ def files(looked: Looked) -> Finding:
     failing = [part for part in said.split("; ") if CANNOT_WRITE in part]
     if not failing and os.access(looked.folder, os.W_OK):
         failing = _tried(looked.folder)
+    hung = [part for part in said.split("; ") if NOT_RETURNED in part]
+    if not failing and hung:
+        return Finding(
+            "files",
+            "warning",
+            "; ".join(hung),
+            "jobs that use these folders time out, or fail as busy; all others run",
+            "findmnt; detach the disk that does not answer with umount -l and its folder",
+        )
     if not failing:
         return Finding("files", "ok", "jobs and events can be kept")
     return Finding(

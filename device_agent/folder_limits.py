@@ -7,7 +7,6 @@ other, and for what commands are given, it is resolved right before: a link that
 
 from __future__ import annotations
 
-import asyncio
 import errno
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -140,11 +139,13 @@ class _FolderLimits:
 
 
 class _LocalLimits(_FolderLimits):
+    _host: LocalHost
+
     async def read(self, path: str, *, offset: int = 0, limit: int = HOST_READ_BYTES) -> bytes:
         if not self._folders_of(path):
             return await self._host.read(path, offset=offset, limit=limit)
         async with self._kept(path) as kept:
-            return await asyncio.to_thread(local_files.read, kept, offset, limit, follow=False)
+            return await self._host.threads.call(path, local_files.read, kept, offset, limit, follow=False)
 
     async def write(
         self, path: str, data: bytes, *, mode: int | None = None, owner: tuple[int, int] | None = None
@@ -153,14 +154,14 @@ class _LocalLimits(_FolderLimits):
             await self._host.write(path, data, mode=mode, owner=owner)
             return
         async with self._kept(path) as kept:
-            await asyncio.to_thread(local_files.write, kept, data, mode, owner, follow=False)
+            await self._host.threads.call(path, local_files.write, kept, data, mode, owner, follow=False)
 
     async def stat(self, path: str, *, follow: bool = True) -> Stat | None:
         if not self._folders_of(path):
             return await self._host.stat(path, follow=follow)
         try:
             async with self._kept(path, follow=follow) as kept:
-                return await asyncio.to_thread(local_files.look, kept, follow=False)
+                return await self._host.threads.call(path, local_files.look, kept, follow=False)
         except (FileNotFoundError, NotADirectoryError):
             return None
 
@@ -168,12 +169,18 @@ class _LocalLimits(_FolderLimits):
         if not self._folders_of(path):
             return await self._host.list(path)
         async with self._kept(path) as kept:
-            return await asyncio.to_thread(local_files.names, kept, follow=False)
+            return await self._host.threads.call(path, local_files.names, kept, follow=False)
 
     @asynccontextmanager
     async def _kept_below(self, folders: Sequence[str], path: str, *, follow: bool) -> AsyncIterator[str]:
-        with ExitStack() as stack:
-            yield await asyncio.to_thread(beneath_all, stack, folders, path, follow=follow)
+        def opened() -> tuple[ExitStack, str]:
+            with ExitStack() as walk:
+                kept = beneath_all(walk, folders, path, follow=follow)
+                return walk.pop_all(), kept
+
+        stack, kept = await self._host.threads.call_and_own(path, opened, lambda found: found[0].close())
+        with stack:
+            yield kept
 
 
 class _RemoteLimits(_FolderLimits):

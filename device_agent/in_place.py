@@ -9,14 +9,19 @@ import errno
 import os
 import re
 import stat
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
+from weakref import WeakValueDictionary
 
 _ESCAPED: Final = re.compile(rb"\\([0-7]{3})")
 """As proc(5) writes blanks and backslashes."""
 
 PIECE_BYTES: Final = 1_048_576
+
+_locks: WeakValueDictionary[tuple[int, int], threading.Lock] = WeakValueDictionary()
+"""One for each file that is being written in place."""
 
 Piece = Callable[[int, int], bytes]
 """Bytes of the new content: at an offset, so many."""
@@ -35,26 +40,33 @@ def overwrite(target: bytes, size: int, piece: Piece, mode: int | None, owner: t
     """
     handle = os.open(target, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY)
     try:
-        found = os.fstat(handle)
-        if not stat.S_ISREG(found.st_mode):
-            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
-        if owner is not None and owner != (found.st_uid, found.st_gid):
-            os.fchown(handle, *owner)
-        if mode is not None and stat.S_IMODE(found.st_mode) & ~mode:
-            os.fchmod(handle, stat.S_IMODE(found.st_mode) & mode)  # Nobody reads the new content who may not.
-        try:
-            _pour(handle, found.st_size, size, piece)
-            os.fsync(handle)
-        except OSError:
-            os.ftruncate(handle, found.st_size)
-            raise
-        _pour(handle, 0, min(size, found.st_size), piece)
-        os.ftruncate(handle, size)
-        if mode is not None and mode != stat.S_IMODE(os.fstat(handle).st_mode):
-            os.fchmod(handle, mode)
-        os.fsync(handle)
+        place = os.fstat(handle)
+        # One at a time, or the file is a mixture of both. Another file, maybe of a disk that hangs, holds up nothing.
+        with _locks.setdefault((place.st_dev, place.st_ino), threading.Lock()):
+            _overwrite(handle, size, piece, mode, owner)
     finally:
         os.close(handle)
+
+
+def _overwrite(handle: int, size: int, piece: Piece, mode: int | None, owner: tuple[int, int] | None) -> None:
+    found = os.fstat(handle)
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+    if owner is not None and owner != (found.st_uid, found.st_gid):
+        os.fchown(handle, *owner)
+    if mode is not None and stat.S_IMODE(found.st_mode) & ~mode:
+        os.fchmod(handle, stat.S_IMODE(found.st_mode) & mode)  # Nobody reads the new content who may not.
+    try:
+        _pour(handle, found.st_size, size, piece)
+        os.fsync(handle)
+    except OSError:
+        os.ftruncate(handle, found.st_size)
+        raise
+    _pour(handle, 0, min(size, found.st_size), piece)
+    os.ftruncate(handle, size)
+    if mode is not None and mode != stat.S_IMODE(os.fstat(handle).st_mode):
+        os.fchmod(handle, mode)
+    os.fsync(handle)
 
 
 def _is_mount_point(target: bytes) -> bool:

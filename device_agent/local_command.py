@@ -8,9 +8,15 @@ import shlex
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import IO
 
+from device_agent.disk_threads import DISK_THREADS, DiskThreads
 from device_agent.host import SHELL, Completed
+
+# With vfork(2) all threads wait until the child has entered its folder and found its program, which a dead network disk
+# can hold up for ever. The documentation of ``subprocess`` names this switch.
+setattr(subprocess, "_USE_VFORK", False)  # noqa: B010 - its type says that it never changes
 
 REAP_SECONDS = 5.0
 """How long a killed process is waited for; only one stuck inside the kernel takes this long."""
@@ -31,27 +37,47 @@ async def run_here(
     env: Mapping[str, str] | None,
     timeout: float | None,
     output_limit: int,
+    threads: DiskThreads = DISK_THREADS,
 ) -> Completed:
     """Run a command here; see ``Host.run``.
 
     The command leads a session of its own. What it leaves running there stays if it has let go of the command's
     output, as a daemon does; what still holds the output a second after the command's end is killed.
+
+    It starts in a thread: the folder and the program may be on a disk that does not answer.
     """
-    process = subprocess.Popen(  # noqa: ASYNC220 - it returns when the program has started, in a few milliseconds
-        words_of(argv, shell=shell),
-        bufsize=0,
-        stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        cwd=cwd,
-        env=None if env is None else {**os.environ, **env},
-        start_new_session=True,
-    )
+    words = words_of(argv, shell=shell)
+
+    # Made before it starts, so that its number is known while it hangs.
+    process: subprocess.Popen[bytes] = subprocess.Popen.__new__(subprocess.Popen)
+
+    def start() -> None:
+        process.__init__(  # type: ignore[misc]
+            words,
+            bufsize=0,
+            stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=cwd,
+            env=None if env is None else {**os.environ, **env},
+            start_new_session=True,
+        )
+
+    begun = asyncio.get_running_loop().time()
+    bound = asyncio.timeout(timeout)
+    try:
+        async with bound:
+            where = f"{cwd}/" if cwd else words[0]
+            await threads.call_and_own(where, start, lambda _: _end_unwatched(process), lambda: _kill(process))
+    except TimeoutError:
+        if not bound.expired():
+            raise  # The disk has said so (ETIMEDOUT).
+        return Completed(-signal.SIGKILL, b"", b"", timed_out=True)
     command = _Command(process, stdin or b"", output_limit)
     timed_out = False
     try:
         command.watch()
-        async with asyncio.timeout(timeout):
+        async with asyncio.timeout_at(None if timeout is None else begun + timeout):
             await command.exited.wait()
     except TimeoutError:
         timed_out = True
@@ -66,11 +92,31 @@ async def run_here(
     )
 
 
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process that may not have started its program, nor its session, nor itself."""
+    pid: int | None = getattr(process, "pid", None)
+    for end in (os.killpg, os.kill):
+        with suppress(ProcessLookupError, PermissionError):
+            if pid is not None:
+                end(pid, signal.SIGKILL)
+
+
+def _end_unwatched(process: subprocess.Popen[bytes]) -> None:
+    """End a process whose caller was cancelled while it started."""
+    _kill(process)
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        if pipe is not None:
+            pipe.close()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(REAP_SECONDS)
+
+
 class _Command:
     """A process under way: feeds it, keeps the first bytes of each stream and counts the rest, and reaps it.
 
-    Between the start of the process and its being watched nothing is awaited. With ``loop.subprocess_exec`` there is a
-    moment in which a cancelled caller leaves the process's children behind, and on Python 3.11 may never return.
+    From the moment its caller has the process until it is watched nothing is awaited. With ``loop.subprocess_exec``
+    there is a moment in which a cancelled caller leaves the process's children behind, and on Python 3.11 may never
+    return.
     """
 
     def __init__(self, process: subprocess.Popen[bytes], stdin: bytes, limit: int) -> None:

@@ -10,7 +10,6 @@ import re
 import secrets
 import shutil
 import stat
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
@@ -47,8 +46,8 @@ class Belongings(Struct, frozen=True):
     attributes: Attributes | None
 
 
-_writing = threading.Lock()
-"""One write at a time, so that what it finds beside the file is surely left over."""
+_under_way: set[bytes] = set()
+"""The names beside files that are being written now. A lock would let a write that hangs hold up every other disk."""
 
 
 def read(path: str, offset: int, limit: int, *, follow: bool = True) -> bytes:
@@ -78,16 +77,18 @@ def read(path: str, offset: int, limit: int, *, follow: bool = True) -> bytes:
 
 def write(path: str, data: bytes, mode: int | None, owner: tuple[int, int] | None, *, follow: bool = True) -> None:
     """See ``Host.write``. Without ``follow`` a link is no place to write to (``EINVAL``)."""
-    with _writing:
+    try:
+        target = os.fsencode(_followed(path) if follow else path)
+        found = _there(target)
+        if found is not None and not stat.S_ISREG(found.st_mode):
+            raise _error(errno.EISDIR if stat.S_ISDIR(found.st_mode) else errno.EINVAL, path)
+        folder, name = os.path.split(target)
+        prefix = b"." + name[:BESIDE_NAME_BYTES] + BESIDE.encode()
+        _sweep(folder or b".", prefix)
+        own = prefix + secrets.token_hex(4).encode()
+        beside = os.path.join(folder, own)
+        _under_way.add(own)
         try:
-            target = os.fsencode(_followed(path) if follow else path)
-            found = _there(target)
-            if found is not None and not stat.S_ISREG(found.st_mode):
-                raise _error(errno.EISDIR if stat.S_ISDIR(found.st_mode) else errno.EINVAL, path)
-            folder, name = os.path.split(target)
-            prefix = b"." + name[:BESIDE_NAME_BYTES] + BESIDE.encode()
-            _sweep(folder or b".", prefix)
-            beside = os.path.join(folder, prefix + secrets.token_hex(4).encode())
             belongings = _belongings(target, found, mode, owner)
             try:
                 _fill(beside, data, belongings)
@@ -98,12 +99,12 @@ def write(path: str, data: bytes, mode: int | None, owner: tuple[int, int] | Non
                 overwrite(target, len(data), lambda at, most: data[at : at + most], belongings.mode, belongings.owner)
             else:
                 synced(folder or b".")
-                return
-            finally:
-                with suppress(OSError):
-                    os.unlink(beside)
-        except OSError as error:
-            raise _named(error, path) from None
+        finally:
+            with suppress(OSError):
+                os.unlink(beside)
+            _under_way.discard(own)
+    except OSError as error:
+        raise _named(error, path) from None
 
 
 def append(path: str, data: bytes, at: int) -> None:
@@ -243,8 +244,10 @@ def _sweep(folder: bytes, prefix: bytes) -> None:
     """Remove what writes left that did not live to their end."""
     left = re.compile(re.escape(prefix) + rb"[0-9a-f]{8}")
     for name in os.listdir(folder):
-        if left.fullmatch(name):
-            os.unlink(os.path.join(folder, name))
+        if left.fullmatch(name) and name not in _under_way:
+            # It may have taken its place since it was listed.
+            with suppress(FileNotFoundError):
+                os.unlink(os.path.join(folder, name))
 
 
 def _belongings(

@@ -1,4 +1,4 @@
-"""The machine this process runs on, as a Host. What may wait for a disk does so in a thread."""
+"""The machine this process runs on, as a Host. What may wait for a disk does so in a thread of ``disk_threads``."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from device_agent import local_files, lock_file
+from device_agent.disk_threads import DISK_THREADS, DiskThreads
 from device_agent.facts import collect
 from device_agent.host import HOST_READ_BYTES, Completed, Reader, Stat, Writer
 from device_agent.local_command import run_here
@@ -18,7 +19,10 @@ from device_agent.own import GRAINS_FILE
 class LocalHost:
     """Implements ``Host``."""
 
-    def __init__(self, grains: dict[str, Any], grains_file: str = GRAINS_FILE) -> None:
+    def __init__(
+        self, grains: dict[str, Any], grains_file: str = GRAINS_FILE, threads: DiskThreads = DISK_THREADS
+    ) -> None:
+        self.threads = threads
         self._grains = grains
         self._grains_file = grains_file
 
@@ -40,34 +44,41 @@ class LocalHost:
     ) -> Completed:
         """Run a command here; see ``local_command.py``."""
         return await run_here(
-            argv, shell=shell, stdin=stdin, cwd=cwd, env=env, timeout=timeout, output_limit=output_limit
+            argv,
+            shell=shell,
+            stdin=stdin,
+            cwd=cwd,
+            env=env,
+            timeout=timeout,
+            output_limit=output_limit,
+            threads=self.threads,
         )
 
     async def read(self, path: str, *, offset: int = 0, limit: int = HOST_READ_BYTES) -> bytes:
-        return await asyncio.to_thread(local_files.read, path, offset, limit)
+        return await self.threads.call(path, local_files.read, path, offset, limit)
 
     async def write(
         self, path: str, data: bytes, *, mode: int | None = None, owner: tuple[int, int] | None = None
     ) -> None:
-        await asyncio.to_thread(local_files.write, path, data, mode, owner)
+        await self.threads.call(path, local_files.write, path, data, mode, owner)
 
     async def append(self, path: str, data: bytes, *, at: int) -> None:
-        await asyncio.to_thread(local_files.append, path, data, at)
+        await self.threads.call(path, local_files.append, path, data, at)
 
     async def replace(self, path: str, target: str) -> None:
-        await asyncio.to_thread(local_files.replace, path, target)
+        await self.threads.call(path, local_files.replace, path, target)
 
     async def stat(self, path: str, *, follow: bool = True) -> Stat | None:
-        return await asyncio.to_thread(local_files.look, path, follow=follow)
+        return await self.threads.call(path, local_files.look, path, follow=follow)
 
     async def list(self, path: str) -> list[str]:
-        return await asyncio.to_thread(local_files.names, path)
+        return await self.threads.call(path, local_files.names, path)
 
     async def remove(self, path: str, *, recursive: bool = False) -> None:
-        await asyncio.to_thread(local_files.remove, path, recursive=recursive)
+        await self.threads.call(path, local_files.remove, path, recursive=recursive)
 
     def lock(self, path: str) -> AbstractAsyncContextManager[None]:
-        return lock_file.held(path)
+        return lock_file.held(path, self.threads)
 
     async def connect(self, port: int, *, address: str = "127.0.0.1") -> tuple[Reader, Writer]:
         try:

@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
+from device_agent.disk_threads import DiskThreads
+
 WAIT_SECONDS: Final = 15.0
 """As long as lckpwdf(3) waits for /etc/.pwd.lock."""
 
@@ -19,12 +21,12 @@ NOT_THERE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EROFS, errno.EA
 
 
 @asynccontextmanager
-async def held(path: str) -> AsyncIterator[None]:
+async def held(path: str, threads: DiskThreads) -> AsyncIterator[None]:
     """Hold a lock file of this machine. Raises ``TimeoutError`` when another program holds it too long.
 
     A record lock belongs to the process: only one task at a time may hold the same file.
     """
-    handle = await asyncio.to_thread(_opened, path)
+    handle = await threads.call_and_own(path, lambda: _opened(path), _closed)
     if handle is None:
         yield
         return
@@ -32,7 +34,7 @@ async def held(path: str) -> AsyncIterator[None]:
         await _locked(handle, path)
         yield
     finally:
-        os.close(handle)
+        _closed(handle)
 
 
 async def _locked(handle: int, path: str) -> None:
@@ -51,6 +53,11 @@ def _taken(handle: int) -> bool:
     except (BlockingIOError, PermissionError):
         return False
     return True
+
+
+def _closed(handle: int | None) -> None:
+    if handle is not None:
+        os.close(handle)
 
 
 def _opened(path: str) -> int | None:

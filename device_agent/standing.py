@@ -12,6 +12,7 @@ from typing import Final
 
 from device_agent.config import load
 from device_agent.device import Device
+from device_agent.disk_threads import DiskThreads
 from device_agent.durable import open_regular
 from device_agent.errors import EXIT_NOT_ALL_OK, EXIT_OK
 from device_agent.identity import Identity, IdentityFile
@@ -29,9 +30,9 @@ BYTES: Final = 2048
 class Standing:
     """Keeps the sentence: written when it is another one than before, and not synced, as a start says a new one."""
 
-    def __init__(self, folder: Path, *files: WriteHealth) -> None:
+    def __init__(self, folder: Path, *others: WriteHealth | DiskThreads) -> None:
         self._path = folder / FILE
-        self._files = files
+        self._others = others
         self._kept = ""
         self.said = ""
 
@@ -40,8 +41,8 @@ class Standing:
         return self.said or "starts"
 
     def say(self, sentence: str) -> None:
-        """Let this be how it is now, with the files that cannot be written. A disk that fails costs the file alone."""
-        self.said = "; ".join(filter(None, (sentence, *(file.words() for file in self._files))))
+        """Let this be how it is now, with what is wrong at disks. A disk that fails costs the file alone."""
+        self.said = "; ".join(filter(None, (sentence, *(other.words() for other in self._others))))
         if self.said == self._kept:
             return
         beside = self._path.with_name(f"{FILE}.new")

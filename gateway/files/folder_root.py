@@ -11,10 +11,12 @@ import hashlib
 import os
 import stat
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, ParamSpec, TypeVar
 
 from device_agent.clock import Clock
+from device_agent.disk_threads import DiskBusy, DiskThreads
 from device_agent.errors import Refused
 from device_agent.protocol.file_questions import CHUNK_BYTES, FILE_BYTES, MARK_BYTES, PATH_CHARACTERS, FileEntry
 from gateway.files.served import LISTED_MOST, Patterns
@@ -33,6 +35,12 @@ LISTING_SECONDS: Final = 2.0
 """A listing is good for so long."""
 
 Mark = tuple[int, int, int, int]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+THREADS: Final = DiskThreads()
+"""A root may be on a network disk that does not answer; the rest of the station must not wait for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +68,7 @@ class FolderRoot:
         self._walking = asyncio.Lock()
 
     async def find(self, path: str) -> FileEntry | None:
-        real = await asyncio.to_thread(self._served_at, path)
+        real = await self._call(self._served_at, path)
         if real is None:
             return None
         known = await self._looked_at(path, real)
@@ -70,23 +78,23 @@ class FolderRoot:
         # One walk for however many want to know.
         async with self._walking:
             if self._listing is None or self._clock.monotonic() - self._listing[0] > LISTING_SECONDS:
-                found = await asyncio.to_thread(self._walked)
+                found = await self._call(self._walked)
                 self._listing = self._clock.monotonic(), found
             return self._listing[1]
 
     async def hashes(self, entry: FileEntry) -> bytes:
-        real = await asyncio.to_thread(self._resolved, entry.path)
+        real = await self._call(self._resolved, entry.path)
         known = await self._looked_at(entry.path, real) if real is not None else None
         if known is None or (known.sha256, known.mark[2]) != (entry.sha256, entry.size):
             raise changed(entry)
         return known.marks
 
     async def piece(self, entry: FileEntry, offset: int, length: int) -> bytes:
-        real = await asyncio.to_thread(self._resolved, entry.path)
+        real = await self._call(self._resolved, entry.path)
         known = await self._looked_at(entry.path, real) if real is not None else None
         if real is None or known is None or known.sha256 != entry.sha256:
             raise changed(entry)
-        data = await asyncio.to_thread(self._read, real, known.mark, offset, length)
+        data = await self._call(self._read, real, known.mark, offset, length)
         if data is None:
             raise changed(entry)
         return data
@@ -99,7 +107,7 @@ class FolderRoot:
         lock = self._hashing.setdefault(path, asyncio.Lock())
         try:
             async with lock:
-                found = await asyncio.to_thread(self._mark, real)
+                found = await self._call(self._mark, real)
                 known = self._known.get(path)
                 now = self._clock.monotonic()
                 if found is None:
@@ -109,7 +117,7 @@ class FolderRoot:
                 if known is not None and good and (known.settled or now - known.at < TRUSTED_SECONDS):
                     self._known.move_to_end(path)
                     return known
-                known = await asyncio.to_thread(self._hashed, real)
+                known = await self._call(self._hashed, real)
                 if known is None:
                     raise Refused("changed", f"{path} changes while it is read; ask again")
                 self._known[path] = known
@@ -119,6 +127,12 @@ class FolderRoot:
         finally:
             if not lock.locked():
                 self._hashing.pop(path, None)
+
+    async def _call(self, what: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return await THREADS.call(f"{self._folder}/", what, *args, **kwargs)
+        except DiskBusy as busy:
+            raise disk_refusal(busy) from None
 
     # --- in a thread ---------------------------------------------------------------------------------------------
 

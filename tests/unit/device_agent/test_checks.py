@@ -101,6 +101,9 @@ def test_an_agent_that_runs_is_seen_and_what_it_says_is_shown(
         assert (shown["running"], shown["connected"], shown["status"]) == (True, True, said.said)
         by_name = found(AgentSettings(state_dir=str(folder.path)))
         assert (by_name["agent"].severity, by_name["connection"].severity) == ("ok", "ok")
+        said.say("connected to 192.0.2.10:1883; 4 file operations have not returned since 09:12:03 in /mnt/nas")
+        hung = found(AgentSettings(state_dir=str(folder.path)))["files"]
+        assert (hung.severity, hung.finding) == ("warning", said.said.partition("; ")[2])
         said.say("not connected: the gateway is away")
         assert standing.show(config, as_json=False) == 1
         assert "the gateway is away" in capsys.readouterr().out

@@ -42,7 +42,7 @@ EVIL = "a" * 4000 + "!\n"
 def workers() -> list[int]:
     """The processes at work on an expression of this one."""
     found = []
-    for pid in Path(f"/proc/self/task/{Path('/proc/thread-self').resolve().name}/children").read_text().split():
+    for pid in [pid for thread in Path("/proc/self/task").glob("*/children") for pid in thread.read_text().split()]:
         try:
             words = Path(f"/proc/{pid}/cmdline").read_bytes()
         except OSError:
