@@ -52,7 +52,7 @@ async def run_here(
     process: subprocess.Popen[bytes] = subprocess.Popen.__new__(subprocess.Popen)
 
     def start() -> None:
-        process.__init__(  # type: ignore[misc]
+        process.__init__(  # type: ignore[misc] # it is called once, in the thread
             words,
             bufsize=0,
             stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
