@@ -72,14 +72,16 @@ async def set_fstab(
     """Have this mounted when the device starts, and return ``new``, ``change`` or ``present``. Nothing is mounted now.
 
     A line is the same one when its device is, or for network and virtual file systems its place; ``match_on`` names
-    other fields. With ``not_change`` a line that is there stays, with ``test`` the file does.
+    other fields. Without it, a second device for a place is refused. With ``not_change`` a line that is there stays,
+    with ``test`` the file does.
 
     CLI Example:
 
         outstation run 'gw-*' mount.set_fstab /mnt/data /dev/sda1 ext4 noatime
     """
     wanted = Mount(device, name, fstype, opts if isinstance(opts, str) else ",".join(opts), dump, pass_num)
-    if match_on == "auto":
+    automatic = match_on == "auto"
+    if automatic:
         match_on = "name" if fstype in table.BY_PLACE else "device"
     fields = [match_on] if isinstance(match_on, str) else match_on
     if unknown := set(fields) - set(Mount.__struct_fields__):
@@ -97,6 +99,8 @@ async def set_fstab(
             result = "change"
             changed.append(wanted.line())
     if result == "new":
+        if automatic:
+            _refuse_second(lines, wanted)
         changed.append(wanted.line())
     if result != "present" and not test:
         await text_files.write(host, config, "".join(f"{line}\n" for line in changed))
@@ -188,6 +192,17 @@ async def swaps(host: Host) -> dict[str, dict[str, str]]:
         outstation run 'gw-*' mount.swaps
     """
     return table.swaps(await text_files.read_if_there(host, "/proc/swaps"))
+
+
+def _refuse_second(lines: list[str], wanted: Mount) -> None:
+    """Raises ``FunctionFailed`` when another device has this place: both would be mounted, or the start would stop."""
+    for number, line in enumerate(lines, 1):
+        now = table.parse(line)
+        if now is not None and wanted.name.startswith("/") and now.name == wanted.name:
+            raise FunctionFailed(
+                f"{wanted.name} has a device already: line {number} says {now.device}, which may be the same one by "
+                f"another name; match_on=name replaces it, mount.rm_fstab {now.name} {now.device} removes it"
+            )
 
 
 def _plain(user: str | None, util: str) -> None:

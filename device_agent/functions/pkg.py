@@ -9,7 +9,7 @@ from device_agent.commands import word
 from device_agent.ended import Ended, FunctionFailed
 from device_agent.host import Host
 from device_agent.packages.found import packages_of
-from device_agent.packages.port import How, Wanted
+from device_agent.packages.port import How, Packages, Wanted
 
 Names = list[str | dict[str, str | None]] | None
 Changes = dict[str, dict[str, str]]
@@ -175,7 +175,7 @@ async def install(
 
 
 async def remove(host: Host, name: str | None = None, pkgs: Names = None) -> Changes:
-    """Remove packages, but not their settings, and return what changed.
+    """Remove packages, but not their settings, and return what changed. One that is half installed goes as well.
 
     CLI Example:
 
@@ -183,12 +183,12 @@ async def remove(host: Host, name: str | None = None, pkgs: Names = None) -> Cha
         outstation run 'gw-*' pkg.remove pkgs='["tcpdump", "curl"]'
     """
     manager = await packages_of(host)
-    before = await manager.installed()
+    before = await _present(manager)
     there = _chosen(_wanted(name, pkgs, None, ""), before)
     if not there:
         return {}
     said = await manager.remove(there, purge=False)
-    changes = _changes(before, await manager.installed())
+    changes = _changes(before, await _present(manager))
     said.must(failing=changes)
     return changes
 
@@ -201,12 +201,12 @@ async def purge(host: Host, name: str | None = None, pkgs: Names = None) -> dict
         outstation run 'gw-*' pkg.purge tcpdump
     """
     manager = await packages_of(host)
-    before, remains = await manager.installed(), await manager.removed()
+    before, remains = await _present(manager), await manager.removed()
     there = _chosen(_wanted(name, pkgs, None, ""), before | remains)
     if not there:
         return {}
     said = await manager.remove(there, purge=True)
-    installed, removed = await manager.installed(), await manager.removed()
+    installed, removed = await _present(manager), await manager.removed()
     changes = {"removed": _changes(remains, removed), "installed": _changes(before, installed)}
     said.must(failing=changes)
     return changes
@@ -302,6 +302,10 @@ async def _hold(host: Host, name: str | None, pkgs: Names, *, held: bool) -> dic
     if failed := [entry["comment"] for entry in report.values() if not entry["result"]]:
         raise FunctionFailed("; ".join(failed), value=report)
     return report
+
+
+async def _present(manager: Packages) -> dict[str, str]:
+    return await manager.broken() | await manager.installed()
 
 
 def _wanted(name: str | None, pkgs: Names, sources: list[dict[str, str]] | None, version: str) -> list[Wanted]:

@@ -8,6 +8,7 @@ from typing import Any
 from device_agent import system_text
 from device_agent.commands import Said, ask, do
 from device_agent.host import Host
+from device_agent.packages.locks import ask_when_unlocked
 from device_agent.packages.port import How, Wanted
 
 _package = re.compile(r"(\S+)-(\d[^-\s]*(?:-r\d+)?)")
@@ -49,9 +50,13 @@ class Apk:
         """Nothing: it does not say of which packages it kept settings."""
         return {}
 
+    async def broken(self) -> dict[str, str]:
+        """Nothing: it has no such state."""
+        return {}
+
     async def refresh(self) -> dict[str, bool | None]:
         """Run apk update, which ends badly when one of several sources does."""
-        said = await ask(self._host, "apk", "update")
+        said = await ask_when_unlocked(self._host, "apk", "update")
         sources = refreshed(said.out + said.err)
         return sources if sources or said.ok else refreshed((await do(self._host, "apk", "update")).out)
 
@@ -74,9 +79,11 @@ class Apk:
         words = ["--allow-untrusted"] if how.skip_verify else []
         words += ["--repository", how.fromrepo] if how.fromrepo else []
         if how.reinstall:
-            return await ask(self._host, "apk", "fix", "--reinstall", *words, "--", *(each.name for each in wanted))
+            return await ask_when_unlocked(
+                self._host, "apk", "fix", "--reinstall", *words, "--", *(each.name for each in wanted)
+            )
         if how.downloadonly:
-            return await ask(self._host, "apk", "cache", "download", *words)
+            return await ask_when_unlocked(self._host, "apk", "cache", "download", *words)
         if how.only_upgrade:
             there = await self.installed()
             wanted = [each for each in wanted if each.name in there]
@@ -84,15 +91,15 @@ class Apk:
             return Said("apk", 0, b"", "")
         names = [each.file or (f"{each.name}={each.version}" if each.version else each.name) for each in wanted]
         # Without it a package that is there stays as old as it is.
-        return await ask(self._host, "apk", "add", "--upgrade", *words, "--", *names)
+        return await ask_when_unlocked(self._host, "apk", "add", "--upgrade", *words, "--", *names)
 
     async def remove(self, names: list[str], *, purge: bool) -> Said:
         """Run apk del."""
-        return await ask(self._host, "apk", "del", *(["--purge"] if purge else []), "--", *names)
+        return await ask_when_unlocked(self._host, "apk", "del", *(["--purge"] if purge else []), "--", *names)
 
     async def upgrade(self, how: How) -> Said:
         """Run apk upgrade."""
-        return await ask(self._host, "apk", "upgrade", *(["--available"] if how.dist_upgrade else []))
+        return await ask_when_unlocked(self._host, "apk", "upgrade", *(["--available"] if how.dist_upgrade else []))
 
     async def info(self, names: list[str]) -> dict[str, dict[str, Any]]:
         """What it says of each: a description, an address and a size, each under a heading."""
@@ -113,4 +120,4 @@ class Apk:
         """Want it in the version it has, or in any."""
         there = await self.installed()
         wanted = [f"{name}={there[name]}" if held else name for name in names if name in there]
-        return await ask(self._host, "apk", "add", "--", *wanted)
+        return await ask_when_unlocked(self._host, "apk", "add", "--", *wanted)

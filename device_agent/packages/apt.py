@@ -9,12 +9,16 @@ from typing import Any
 from device_agent import system_text
 from device_agent.commands import Said, ask, do
 from device_agent.host import Host
+from device_agent.packages.locks import ask_when_unlocked
 from device_agent.packages.port import How, Wanted
 
 QUIETLY = ["env", "DEBIAN_FRONTEND=noninteractive", "APT_LISTCHANGES_FRONTEND=none", "UCF_FORCE_CONFFOLD=1"]
 OLD_SETTINGS_STAY = ["-o", "DPkg::Options::=--force-confold", "-o", "DPkg::Options::=--force-confdef"]
 PATIENTLY = ["-o", "DPkg::Lock::Timeout=60"]
-"""An update that the device makes by itself is waited for, instead of failing at its lock."""
+"""apt waits so long for the lock of dpkg; for its other locks ``locks.ask_when_unlocked`` waits."""
+
+BETWEEN = ("half-installed", "unpacked", "half-configured", "triggers-awaited", "triggers-pending")
+"""States of dpkg(1) between installed and gone."""
 
 FIELD, RECORD = "\x1f", "\x1e"
 INFO = {
@@ -83,9 +87,14 @@ class Apt:
         """What has only its settings left."""
         return selected(await self._query(), "config-files")
 
+    async def broken(self) -> dict[str, str]:
+        """What dpkg has in a state between installed and gone."""
+        listed = await self._query()
+        return {name: version for state in BETWEEN for name, version in selected(listed, state).items()}
+
     async def refresh(self) -> dict[str, bool | None]:
         """Run apt-get update."""
-        return refreshed((await do(self._host, *QUIETLY, "apt-get", "-q", *PATIENTLY, "update")).out)
+        return refreshed((await self._get("update")).must().out)
 
     async def upgrades(self, *, dist: bool) -> dict[str, str]:
         """Ask apt-get what it would do."""
@@ -146,7 +155,7 @@ class Apt:
 
     async def hold(self, names: list[str], *, held: bool) -> Said:
         """Tell apt-mark."""
-        return await ask(self._host, "apt-mark", "hold" if held else "unhold", "--", *names)
+        return await ask_when_unlocked(self._host, "apt-mark", "hold" if held else "unhold", "--", *names)
 
     async def _since(self, name: str, arch: str) -> str:
         # What a dpkg before 1.19 does not tell.
@@ -157,7 +166,7 @@ class Apt:
         return ""
 
     async def _get(self, *words: str) -> Said:
-        return await ask(self._host, *QUIETLY, "apt-get", "-q", *PATIENTLY, *words)
+        return await ask_when_unlocked(self._host, *QUIETLY, "apt-get", "-q", *PATIENTLY, *words)
 
     async def _query(self) -> str:
         shown = "--showformat=${Status} ${Package} ${Version} ${Architecture}\\n"

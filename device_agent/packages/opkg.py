@@ -8,6 +8,7 @@ from typing import Any
 from device_agent import system_text
 from device_agent.commands import Said, ask, do
 from device_agent.host import Host
+from device_agent.packages.locks import ask_when_unlocked
 from device_agent.packages.port import How, Wanted
 
 INFO = {
@@ -85,9 +86,13 @@ class Opkg:
         """Nothing: it keeps no settings of what it removed."""
         return {}
 
+    async def broken(self) -> dict[str, str]:
+        """Nothing: it lists such packages as installed."""
+        return {}
+
     async def refresh(self) -> dict[str, bool | None]:
         """Run opkg update, which ends badly when one of several sources does."""
-        said = await ask(self._host, "opkg", "update")
+        said = await ask_when_unlocked(self._host, "opkg", "update")
         sources = refreshed(said.out + said.err)
         return sources if sources or said.ok else refreshed((await do(self._host, "opkg", "update")).out)
 
@@ -124,16 +129,18 @@ class Opkg:
                     continue
                 what = offered.get(each.name) or there or "nothing"
                 return Said("opkg", 1, b"", f"opkg has {what} of {each.name}, and no {each.version}")
-        return await ask(self._host, "opkg", *words, "install", *(each.file or each.name for each in wanted))
+        return await ask_when_unlocked(
+            self._host, "opkg", *words, "install", *(each.file or each.name for each in wanted)
+        )
 
     async def remove(self, names: list[str], *, purge: bool) -> Said:  # noqa: ARG002 - nothing is left to purge
         """Run opkg remove."""
-        return await ask(self._host, "opkg", "remove", *names)
+        return await ask_when_unlocked(self._host, "opkg", "remove", *names)
 
     async def upgrade(self, how: How) -> Said:
         """Run opkg upgrade, which wants to be told each name."""
         names = list(await self.upgrades(dist=how.dist_upgrade))
-        return await ask(self._host, "opkg", "upgrade", *names) if names else Said("opkg", 0, b"", "")
+        return await ask_when_unlocked(self._host, "opkg", "upgrade", *names) if names else Said("opkg", 0, b"", "")
 
     async def info(self, names: list[str]) -> dict[str, dict[str, Any]]:
         """Ask for the status of each."""
@@ -150,4 +157,4 @@ class Opkg:
 
     async def hold(self, names: list[str], *, held: bool) -> Said:
         """Give it the flag, or take it."""
-        return await ask(self._host, "opkg", "flag", "hold" if held else "ok", *names)
+        return await ask_when_unlocked(self._host, "opkg", "flag", "hold" if held else "ok", *names)

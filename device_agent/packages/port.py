@@ -38,6 +38,9 @@ class Packages(Protocol):
     async def removed(self) -> dict[str, str]:
         """Name to version of what is gone but for its settings."""
 
+    async def broken(self) -> dict[str, str]:
+        """Name to version of what is neither installed nor gone: an installation or removal of it failed."""
+
     async def refresh(self) -> dict[str, bool | None]:
         """Fetch the lists; by source ``True`` when there were news, ``None`` when none, ``False`` when it failed."""
 

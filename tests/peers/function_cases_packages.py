@@ -26,7 +26,52 @@ echo 'deb [trusted=yes] file:/srv/repo ./' >/etc/apt/sources.list"""
 
 TOY = "outstation-toy"
 
+LISTS_HELD = """python3 -c '
+import fcntl, time
+lock = open("/var/lib/apt/lists/lock", "w")
+fcntl.lockf(lock, fcntl.LOCK_EX)
+open("/tmp/held", "w").close()
+time.sleep(2)' >/dev/null 2>&1 &
+until [ -e /tmp/held ]; do :; done"""
+"""As an update that the device makes by itself holds it."""
+
+BROKEN = r"""set -e
+folder=/tmp/outstation-broken; mkdir -p $folder/DEBIAN
+{
+    echo "Package: outstation-broken"; echo "Version: 1.0"; echo "Architecture: all"
+    echo "Maintainer: A <a@example.com>"; echo "Description: it cannot be configured"
+} >$folder/DEBIAN/control
+printf '#!/bin/sh\nexit 1\n' >$folder/DEBIAN/postinst; chmod 755 $folder/DEBIAN/postinst
+dpkg-deb -b $folder /tmp/broken.deb >/dev/null
+dpkg -i /tmp/broken.deb >/dev/null 2>&1 || :
+dpkg-query -W -f '${db:Status-Status}' outstation-broken"""
+
 STORIES = (
+    Story(
+        "lists that another program fetches are waited for",
+        ("debian",),
+        (
+            Sh(REPOSITORY),
+            Sh(LISTS_HELD),
+            Step("pkg.refresh_db", value=bool, salt="differs"),
+        ),
+    ),
+    Story(
+        "a package that could not be configured is removed",
+        ("debian",),
+        (
+            Sh(REPOSITORY),
+            Sh(BROKEN, "half-configured"),
+            Step("pkg.version", ("outstation-broken",), value=""),
+            Step(
+                "pkg.remove",
+                ("outstation-broken",),
+                value={"outstation-broken": {"old": "1.0", "new": ""}},
+                salt="differs",
+            ),
+            Sh("dpkg -l outstation-broken 2>/dev/null | grep -c ^iF; :", "0"),
+        ),
+    ),
     Story(
         "a package is installed, held, upgraded, removed and purged",
         ("debian",),

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from device_agent import fstab, late_mount
+from device_agent.ended import FunctionFailed
 from device_agent.fstab import Mount
 from device_agent.functions import mount
 from device_agent.local_host import LocalHost
@@ -45,6 +46,21 @@ async def test_a_change_makes_no_line_of_a_comment(end: str, tmp_path: Path) -> 
     assert file.read_bytes() == comment + b"/dev/sdc1\t/data\text4\tdefaults\t0\t0\n"
     assert await mount.rm_fstab(host, "/data", "/dev/sdc1", config=str(file))
     assert file.read_bytes() == comment
+
+
+async def test_a_second_device_for_a_place_is_refused_by_its_line(tmp_path: Path) -> None:
+    file, host = tmp_path / "fstab", LocalHost({})
+    first = "# disks\nUUID=0a1b /data ext4 defaults 0 2\n"
+    file.write_text(first)
+    with pytest.raises(FunctionFailed, match=r"/data has a device already: line 2 says UUID=0a1b, .* match_on=name"):
+        await mount.set_fstab(host, "/data", "/dev/sdb1", "ext4", "noatime", config=str(file))
+    assert file.read_text() == first
+    by_name = await mount.set_fstab(host, "/data", "/dev/sdb1", "ext4", "noatime", config=str(file), match_on="name")
+    assert by_name == "change"
+    assert file.read_text() == "# disks\n/dev/sdb1\t/data\text4\tnoatime\t0\t0\n"
+    # Several areas of swap have the same word for a place.
+    for device in ("/dev/sdc1", "/dev/sdd1"):
+        assert await mount.set_fstab(host, "none", device, "swap", config=str(file)) == "new"
 
 
 def test_an_unescaped_no_break_space_belongs_to_the_name() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from device_agent import loader
 from device_agent.ended import Ended
+from device_agent.packages import locks
 from tests.peers.transcript import Told, Transcript
 
 LISTS = "https://downloads.openwrt.org/releases/23.05.3"
@@ -36,6 +37,46 @@ def alpine(*told: Told) -> Transcript:
 
 def openrc(*told: Told) -> Transcript:
     return Transcript(*told, kind="openrc")
+
+
+# --- locks ----------------------------------------------------------------------------------------------------------
+
+
+APT = "env DEBIAN_FRONTEND=noninteractive APT_LISTCHANGES_FRONTEND=none UCF_FORCE_CONFFOLD=1 apt-get -q"
+UPDATE = f"{APT} -o DPkg::Lock::Timeout=60 update"
+HELD = {
+    UPDATE: "E: Could not get lock /var/lib/apt/lists/lock. It is held by process 812 (apt-get)\n"
+    "E: Unable to lock directory /var/lib/apt/lists/\n",
+    "apt-mark hold -- curl": "dpkg: error: dpkg frontend lock was locked by another process with pid 812\n",
+    "opkg update": "opkg: Could not lock /var/lock/opkg.lock: Resource temporarily unavailable.\n",
+    "apk update": "ERROR: Unable to lock database: Resource temporarily unavailable\n",
+}
+"""By the command: what it says while another program holds the lock."""
+
+
+@pytest.fixture
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locks, "PAUSE_SECONDS", 0.0)
+
+
+@pytest.mark.usefixtures("_quick")
+@pytest.mark.parametrize("command", list(HELD))
+async def test_a_lock_that_another_program_holds_is_waited_for(command: str) -> None:
+    before = Told("apt-mark showhold") if command.startswith("apt-mark") else None
+    held = Told(command, "", HELD[command], 99)
+    program = "apt-get" if "apt" in command else command.partition(" ")[0]
+    host = Transcript(*([before] if before else []), held, held, Told(command, "done\n"), programs=(program,))
+    ended = await (called(host, "pkg.hold", "curl") if before else called(host, "pkg.refresh_db"))
+    assert ended.outcome == "ok", ended
+
+
+@pytest.mark.usefixtures("_quick")
+async def test_a_lock_that_stays_held_is_a_failure_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locks, "WAIT_SECONDS", 0.0)
+    host = Transcript(Told(UPDATE, "", HELD[UPDATE], 100), programs=("apt-get",))
+    ended = await called(host, "pkg.refresh_db")
+    assert ended.outcome == "failed"
+    assert ended.why.startswith("E: Could not get lock /var/lib/apt/lists/lock. It is held by process 812")
 
 
 # --- opkg -------------------------------------------------------------------------------------------------------------
