@@ -82,6 +82,10 @@ def settings_text(host: str, port: int) -> str:
     )
 
 
+SETPRIV = "setpriv:"
+"""How setpriv(1) begins what it says when it cannot start the broker."""
+
+
 class Mosquitto(RuledBroker):
     """The broker's process and the folder of its files."""
 
@@ -131,6 +135,8 @@ class Mosquitto(RuledBroker):
                 failure = await self._start([*_prefix(), program, "-c", str(settings)], canary)
                 if failure is None:
                     break
+                if failure.startswith(SETPRIV) and os.strerror(errno.EPERM) in failure:
+                    raise _not_allowed(failure)
                 refused = f"broker.port {self.port}", _said_error(failure)
             if not passes(refused[1]) or attempt == PORT_RETRIES - 1:
                 raise self._not_started(*refused)
@@ -253,6 +259,17 @@ class Mosquitto(RuledBroker):
         status = await self._process.wait()
         if not self._stopping:
             raise StationFailed(f"the broker ended by itself with status {status}", error_id="broker.ended")
+
+
+def _not_allowed(failure: str) -> ConfigInvalid:
+    """The error of a unit whose sandbox lets no broker be started beside the gateway; it does not pass by itself."""
+    return ConfigInvalid(
+        "the gateway may not start a broker of its own here",
+        where="broker.mode",
+        found=f"managed; {failure}",
+        allowed="service, with outstation-broker.service; managed outside the sandbox of the package's unit",
+        hint="write broker: {mode: service}, as the package has it; then systemctl restart outstation-gateway",
+    )
 
 
 def _said_error(failure: str) -> OSError:

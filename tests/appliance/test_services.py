@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 from gateway.fleet.join_words import NOT_JOINED
-from tests.peers.appliance import BROKER, GATEWAY, SECONDS, install, packages
+from tests.peers.appliance import BROKER, GATEWAY, MASTER, SECONDS, install, package_of, packages
 from tests.peers.machines import Machine, TestBed
 from tests.peers.waiting import until
 
@@ -94,3 +95,44 @@ async def test_what_a_gateway_starts_works_in_its_sandbox_and_each_unit_comes_ba
     await status_has(gateway, GATEWAY, "lisbon: not joined yet")
     assert await gateway.property_of(BROKER, "MainPID") == broker
     assert await gateway.sh("journalctl -u outstation-gateway -o cat | grep -c 'Watchdog timeout'", check=False) != "0"
+
+
+LATE_ADDRESS = "192.0.2.10"
+LATE_GATEWAY = f"name: lisbon\nbroker:\n  host: {LATE_ADDRESS}\n"
+LATE_MASTER = f"name: central\nsites:\n  listen: tcp://{LATE_ADDRESS}:4510\n"
+
+
+async def test_units_whose_address_comes_after_the_boot_listen_without_an_operator(bed: TestBed) -> None:
+    """The power comes back, and the address of the broker and of the master is added minutes after the boot."""
+    machine = await bed.machine("late")
+    await install(machine, package_of())
+    await machine.write("/etc/outstation/gateway.d/10-test.yaml", LATE_GATEWAY)
+    await machine.write("/etc/outstation/master.yaml", LATE_MASTER)
+    await machine.run("systemctl", "restart", GATEWAY)
+    await status_has(machine, BROKER, f"broker.host {LATE_ADDRESS} cannot be used")
+    await machine.run("systemctl", "enable", MASTER)
+    await machine.kill()
+    await machine.start()
+    listeners = {BROKER: f"{LATE_ADDRESS}:1884", MASTER: f"{LATE_ADDRESS}:4510"}
+
+    async def tried_again(unit: str) -> bool:
+        return int(await machine.property_of(unit, "NRestarts")) >= 1
+
+    async def listens(address: str) -> bool:
+        return address in (await machine.said("ss", "-Hltn")).split()
+
+    async def active(unit: str) -> bool:
+        return await machine.property_of(unit, "ActiveState") == "active"
+
+    for unit, address in listeners.items():
+        await until(partial(tried_again, unit), SECONDS, f"the second start of {unit}")
+        await status_has(machine, unit, "Cannot assign requested address")
+        assert await machine.property_of(unit, "ActiveState") != "failed", "status 6 would keep it down"
+        assert not await listens(address)
+    text = await machine.sh("outstation --socket /run/outstation/gateway.sock check", check=False)
+    assert f"{LATE_ADDRESS} is no address of this machine" in text
+    await machine.run("ip", "address", "add", f"{LATE_ADDRESS}/32", "dev", "lo")
+    for unit, address in listeners.items():
+        await until(partial(listens, address), SECONDS, f"{unit} listens at {address}")
+        await until(partial(active, unit), SECONDS, f"{unit} is active")
+    await until(partial(active, GATEWAY), SECONDS, f"{GATEWAY} is active")

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from device_agent.errors import ConfigInvalid
+from device_agent.errors import EXIT_CONFIG, EXIT_NOT_ALL_OK, ConfigInvalid
 from gateway.broker import mosquitto
 from gateway.broker.mosquitto import Mosquitto
 from gateway.broker.start import find_mosquitto
+from tests.peers.broker import free_ports
 
 
 def test_mosquitto_is_found_outside_the_path_of_an_ordinary_user(
@@ -30,6 +31,32 @@ async def test_without_mosquitto_one_is_told_what_to_install(monkeypatch: pytest
     (reason,) = error.value.exceptions
     assert isinstance(reason, ConfigInvalid)
     assert (reason.where, reason.hint) == ("broker.mode", "apt install mosquitto")
+
+
+@pytest.mark.parametrize(
+    ("said", "status", "words"),
+    [
+        ("activate capabilities: Operation not permitted", EXIT_CONFIG, "broker: {mode: service}"),
+        ("failed to execute mosquitto: No such file or directory", EXIT_NOT_ALL_OK, "see: ip address"),
+    ],
+)
+async def test_a_sandbox_that_lets_no_broker_start_is_a_wrong_setting(
+    said: str, status: int, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setpriv = tmp_path / "setpriv"
+    setpriv.write_text(f"#!/bin/sh\necho 'setpriv: {said}' >&2\nexit 1\n")
+    setpriv.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(mosquitto, "find_mosquitto", lambda: "/bin/true")
+    monkeypatch.setattr(mosquitto, "PORT_RETRIES", 1)
+    port, enroll_port = free_ports(2)
+    with pytest.raises(ExceptionGroup) as error:
+        async with Mosquitto(site="lisbon", state_dir=tmp_path, host="127.0.0.1", port=port, enroll_port=enroll_port):
+            raise AssertionError("it started without setpriv")
+    (reason,) = error.value.exceptions
+    assert isinstance(reason, ConfigInvalid)
+    assert said in str(reason.found)
+    assert (reason.exit_status, words in str(reason.hint)) == (status, True)
 
 
 @pytest.mark.parametrize(
