@@ -48,9 +48,8 @@ def site(mail: SmtpPeer) -> Iterator[System]:
             "smtp.port": mail.port,
             "smtp.subject": "{{ fun }} of {{ id }}",
         }
-        own = {"grants": ["looks", "file.touch"]}
         system.add_master()
-        system.add_gateway(SITE, "central", **given, policy=str(EXAMPLES / "policy.yaml"), station=own)
+        system.add_gateway(SITE, "central", **given, policy=str(EXAMPLES / "policy.yaml"))
         system.join(SITE, grants=["reads", "changes", "shell"])
         KeyClient(system.stations[SITE]).open_window({"seconds": 600.0, "max": 10})
         for device in DEVICES:
