@@ -91,7 +91,9 @@ async def del_password(host: Host, name: str, root: str | None = None) -> bool:
 
 @one_change_at_a_time(database)
 async def lock_password(host: Host, name: str, root: str | None = None) -> bool:
-    """Have no password be right for a user until it is unlocked; his keys go on working. Return whether it is locked.
+    """Lock a user's password until it is unlocked. Return whether it is locked.
+
+    An sshd without PAM refuses the keys of a locked account as well.
 
     CLI Example:
 
