@@ -23,6 +23,9 @@ PIECE_BYTES: Final = 1_048_576
 _locks: WeakValueDictionary[tuple[int, int], threading.Lock] = WeakValueDictionary()
 """One for each file that is being written in place."""
 
+_finding_a_lock = threading.Lock()
+"""``setdefault`` of a dictionary with weak values is not atomic between threads."""
+
 Piece = Callable[[int, int], bytes]
 """Bytes of the new content: at an offset, so many."""
 
@@ -42,10 +45,15 @@ def overwrite(target: bytes, size: int, piece: Piece, mode: int | None, owner: t
     try:
         place = os.fstat(handle)
         # One at a time, or the file is a mixture of both. Another file, maybe of a disk that hangs, holds up nothing.
-        with _locks.setdefault((place.st_dev, place.st_ino), threading.Lock()):
+        with _lock_of(place.st_dev, place.st_ino):
             _overwrite(handle, size, piece, mode, owner)
     finally:
         os.close(handle)
+
+
+def _lock_of(device: int, inode: int) -> threading.Lock:
+    with _finding_a_lock:
+        return _locks.setdefault((device, inode), threading.Lock())
 
 
 def _overwrite(handle: int, size: int, piece: Piece, mode: int | None, owner: tuple[int, int] | None) -> None:

@@ -85,6 +85,10 @@ def authorized(line: str) -> AuthorizedKey | None:
     tokens = list(_token.finditer(bare))
     for place in (0, 1):
         if len(tokens) > place + 1 and _key_type.fullmatch(tokens[place][0]):
+            ends = [0, *(token.end() for token in tokens)]
+            gaps = (bare[end : token.start()] for end, token in zip(ends, tokens[: place + 2], strict=False))
+            if any(gap.strip(_LINE_ENDS) for gap in gaps):
+                return None  # A quotation mark is not closed, and sshd reads no key here.
             comment = bare[tokens[place + 1].end() :].strip(_LINE_ENDS)
             options = tuple(_option.findall(tokens[0][0])) if place else ()
             return AuthorizedKey(tokens[place][0], _without_space(tokens[place + 1][0]), comment, options)

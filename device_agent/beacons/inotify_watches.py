@@ -136,7 +136,8 @@ class Watches:
         """Forget a watch that the kernel has let go; its owners."""
         owners = self._owners.pop(number, {})
         for key in owners:
-            del self._numbers[key]
+            if self._numbers.get(key) == number:
+                del self._numbers[key]
         return list(owners.values())
 
     def part(self, cookie: int, wanted: Wanted, path: str) -> None:
@@ -159,6 +160,9 @@ class Watches:
             if wanted.excludes(after.path):
                 self._let_go_unowned(number)
                 continue
+            if self._numbers.get(after.key, number) != number:
+                # The folder took the place of an empty one, which was watched too.
+                self._leave(after.key)
             self._owners[number][after.key] = after
             self._numbers[after.key] = number
         return True

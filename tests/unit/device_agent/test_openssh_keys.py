@@ -34,6 +34,9 @@ LINES = (
     f'command="a\\\\" ssh-ed25519 {FIRST}',
     f'command="a\\" ssh-ed25519 {FIRST} "',
     f'command="a b ssh-ed25519 {FIRST}',
+    f'"x ssh-ed25519 {FIRST}',
+    f'ssh-ed25519 "{FIRST}',
+    f'ssh-ed25519 {FIRST} "tech',
     f"no-pty ssh-ed25519 {THIRD} ssh-ed25519 {FIRST}",
     f"\f ssh-ed25519 {FIRST}",
     f" # ssh-ed25519 {FIRST}",
@@ -77,7 +80,7 @@ async def test_a_comment_and_an_option_are_one_line_for_every_reader(end: str, t
     assert not file.exists()
 
 
-@pytest.mark.parametrize("option", [f"no-pty ssh-ed25519 {THIRD}", f"no-pty\tssh-rsa {THIRD}", 'command="a', "#"])
+@pytest.mark.parametrize("option", [f"no-pty ssh-ed25519 {THIRD}", f"no-pty\tssh-rsa {THIRD}", 'command="a', '"x', "#"])
 async def test_a_line_that_sshd_reads_as_another_key_is_refused(option: str, tmp_path: Path) -> None:
     file, host = tmp_path / "keys", LocalHost({})
     with pytest.raises(FunctionFailed, match="sshd would read") as failed:

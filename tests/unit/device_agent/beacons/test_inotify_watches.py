@@ -135,6 +135,24 @@ async def test_a_folder_that_was_renamed_in_the_tree_is_told_under_its_new_path(
         assert await look() == []
 
 
+async def test_a_folder_that_took_the_place_of_an_empty_one_is_told_under_its_new_path(tmp_path: Path) -> None:
+    for name in ("new", "place"):
+        (tmp_path / name).mkdir()
+    options = {"recurse": True, "auto_add": True, "mask": ["create", "delete"]}
+    async with watching("inotify", [{"files": {str(tmp_path): options}}]) as look:
+        place = tmp_path / "place"
+        (tmp_path / "new").rename(place)
+        await look()
+        (place / "x").touch()
+        assert told(await look()) == [(str(place), str(place / "x"), "IN_CREATE")]
+        (place / "x").unlink()
+        place.rmdir()
+        assert told(await look()) == [
+            (str(place), str(place / "x"), "IN_DELETE"),
+            (str(tmp_path), str(place), "IN_DELETE|IN_ISDIR"),
+        ]
+
+
 async def test_a_move_is_told_to_an_entry_that_wants_to_know(tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     (tree / "a").mkdir(parents=True)
