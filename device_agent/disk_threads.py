@@ -126,11 +126,25 @@ class DiskThreads:
                 self._waiting.append(entry)
             try:
                 await asyncio.wait({entry[1]}, timeout=self._wait_seconds)
+            except asyncio.CancelledError:
+                with self._lock:
+                    woken = entry not in self._waiting
+                if woken:
+                    self._wake_next()
+                raise
             finally:
                 with self._lock, suppress(ValueError):
                     self._waiting.remove(entry)
             if not entry[1].done() and time.monotonic() - self._freed >= self._wait_seconds:
                 raise self._busy(path)
+
+    def _wake_next(self) -> None:
+        """Tell the caller that has waited longest that a thread is free."""
+        with self._lock:
+            waiting = self._waiting.popleft() if self._waiting else None
+        if waiting is not None:
+            with suppress(RuntimeError):
+                waiting[0].call_soon_threadsafe(_settle, waiting[1])
 
     def _hung(self) -> list[_Operation]:
         before = time.monotonic() - self._wait_seconds
@@ -157,6 +171,7 @@ class DiskThreads:
             # The machine, or the unit, has no task left (pthread_create(3)).
             with self._lock:
                 del self._running[operation]
+            self._wake_next()
             raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN), operation.folder) from None
 
     def _abandon(self, operation: _Operation, interrupt: Callable[[], None] | None) -> asyncio.Future[None]:
@@ -169,7 +184,12 @@ class DiskThreads:
         if not returned or operation.error is not None or operation.unwanted is None:
             return operation.done
         discarding = _Operation(operation.folder, lambda: _discard(operation), None, operation.since)
-        self._begin(discarding)
+        try:
+            self._begin(discarding)
+        except OSError:
+            # No thread can be started. The caller must still see that it was cancelled.
+            _discard(operation)
+            return operation.done
         return discarding.done
 
     # --- in a thread ---------------------------------------------------------------------------------------------
@@ -187,16 +207,13 @@ class DiskThreads:
                 self._freed = time.monotonic()
                 del self._running[operation]
                 self._idle.append(inbox)
-                waiting = self._waiting.popleft() if self._waiting else None
             if abandoned:
                 _discard(operation)
             # The loop may have ended before an operation that hung; what its process has open ends with it.
             with suppress(RuntimeError):
                 operation.loop.call_soon_threadsafe(_settle, operation.done)
-            if waiting is not None:
-                with suppress(RuntimeError):
-                    waiting[0].call_soon_threadsafe(_settle, waiting[1])
-            del operation, waiting
+            del operation
+            self._wake_next()
 
 
 def _folder_of(path: str) -> str:

@@ -82,6 +82,24 @@ async def test_an_operation_waits_for_a_thread_that_becomes_free(disk: Disk) -> 
     assert second.result() == 2
 
 
+async def test_a_cancelled_caller_gives_its_free_thread_to_the_next_one(disk: Disk) -> None:
+    threads = DiskThreads(1, wait_seconds=60)
+    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        group.create_task(threads.call("/a/x", disk.read))
+        await until(lambda: disk.begun == 1, what="the first to begin")
+        cancelled = group.create_task(threads.call("/a/y", int, "2"))
+        await until(lambda: len(threads._waiting) == 1, what="the second to wait")
+        last = group.create_task(threads.call("/a/z", int, "3"))
+        await until(lambda: len(threads._waiting) == 2, what="the third to wait")
+        disk.answers.set()
+        # The second gets the thread, and is cancelled before it takes a step.
+        while len(threads._waiting) == 2:
+            pass
+        cancelled.cancel()
+    assert cancelled.cancelled()
+    assert last.result() == 3
+
+
 async def test_a_folder_in_which_operations_hang_gets_no_more_threads_and_others_do(disk: Disk) -> None:
     threads = DiskThreads(AT_ONCE, wait_seconds=0.0)
     assert threads.words() == ""
@@ -117,6 +135,23 @@ async def test_a_value_whose_caller_left_is_discarded(disk: Disk, *, late: bool)
             # It has returned, and its caller is cancelled before it takes a step.
             disk.answers.set()
             block_until_returned(threads)
+        task.cancel()
+    assert task.cancelled()
+    assert discarded == ["content"]
+
+
+async def test_a_value_is_discarded_where_no_thread_can_be_started(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_operation: object) -> None:
+        raise OSError(errno.EAGAIN, "no thread")
+
+    threads = DiskThreads()
+    discarded: list[str] = []
+    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+        task = group.create_task(threads.call_and_own("/a/x", disk.read, discarded.append))
+        await until(lambda: disk.begun == 1, what="the operation to begin")
+        monkeypatch.setattr(threads, "_begin", refuse)
+        disk.answers.set()
+        block_until_returned(threads)
         task.cancel()
     assert task.cancelled()
     assert discarded == ["content"]
