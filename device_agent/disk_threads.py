@@ -13,10 +13,12 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import PurePath
 from typing import Any, Final, ParamSpec, TypeVar
+from weakref import WeakSet
 
 from device_agent.clock import Clock, iso
 
@@ -37,8 +39,39 @@ END_SECONDS: Final = 1.0
 """How long a cancelled caller waits until a value that it does not want any more is discarded."""
 
 
+_scopes: ContextVar[tuple[WeakSet[asyncio.Future[None]], ...]] = ContextVar("_scopes", default=())
+"""The operations whose callers were cancelled, for each ``released_after_operations`` that they were begun in."""
+
+
 class DiskBusy(OSError):
     """Too many earlier file operations have not returned."""
+
+
+@contextmanager
+def released_after_operations(release: Callable[[], None]) -> Iterator[None]:
+    """Call ``release`` at the end, or later: when each operation that was begun within has returned.
+
+    The caller of an operation that is cancelled leaves at once, and the thread may write the file after that.
+    """
+    abandoned: WeakSet[asyncio.Future[None]] = WeakSet()
+    token = _scopes.set((*_scopes.get(), abandoned))
+    try:
+        yield
+    finally:
+        _scopes.reset(token)
+        _release_after({each for each in abandoned if not each.done()}, release)
+
+
+def _release_after(unfinished: set[asyncio.Future[None]], release: Callable[[], None]) -> None:
+    def returned(operation: asyncio.Future[None]) -> None:
+        unfinished.remove(operation)
+        if not unfinished:
+            release()
+
+    for each in tuple(unfinished):
+        each.add_done_callback(returned)
+    if not unfinished:
+        release()
 
 
 class _Operation:
@@ -94,6 +127,8 @@ class DiskThreads:
             await asyncio.wait({operation.done})
         except asyncio.CancelledError:
             ending = self._abandon(operation, interrupt)
+            for abandoned in _scopes.get():
+                abandoned.add(ending)
             if unwanted is not None:
                 await asyncio.wait({ending}, timeout=END_SECONDS)
             raise

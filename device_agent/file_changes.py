@@ -16,6 +16,7 @@ from functools import wraps
 from typing import Any, Final, ParamSpec, TypeVar
 from weakref import WeakValueDictionary
 
+from device_agent.disk_threads import released_after_operations
 from device_agent.ended import FunctionFailed
 from device_agent.host import Host
 from device_agent.local_files import LINKS_FOLLOWED
@@ -38,7 +39,10 @@ _held: ContextVar[frozenset[tuple[object, str]]] = ContextVar("_held", default=f
 
 @asynccontextmanager
 async def changing(host: Host, path: str) -> AsyncIterator[None]:
-    """Be alone with a file, from before it is read until it is written. Raises ``FunctionFailed`` after a bound."""
+    """Be alone with a file, from before it is read until it is written. Raises ``FunctionFailed`` after a bound.
+
+    When the caller is cancelled while the file is written, the next one waits for the end of that write.
+    """
     key = (host.grains.get("id"), await followed(host, path))
     if key in _held.get():
         yield
@@ -50,14 +54,14 @@ async def changing(host: Host, path: str) -> AsyncIterator[None]:
     except TimeoutError:
         raise FunctionFailed(
             f"{path} was not changed: other jobs have been changing it for {WAIT_SECONDS:g} seconds; "
-            "saltutil.running shows them"
+            "saltutil.running shows them, and outstation-agent check shows file operations of ended jobs that still run"
         ) from None
     token = _held.set(_held.get() | {key})
     try:
-        yield
+        with released_after_operations(lock.release):
+            yield
     finally:
         _held.reset(token)
-        lock.release()
 
 
 def one_change_at_a_time(

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from device_agent.disk_threads import DiskThreads
+from device_agent.disk_threads import DiskThreads, released_after_operations
 
 WAIT_SECONDS: Final = 15.0
 """As long as lckpwdf(3) waits for /etc/.pwd.lock."""
@@ -30,11 +30,9 @@ async def held(path: str, threads: DiskThreads) -> AsyncIterator[None]:
     if handle is None:
         yield
         return
-    try:
+    with released_after_operations(lambda: _closed(handle)):
         await _locked(handle, path)
         yield
-    finally:
-        _closed(handle)
 
 
 async def _locked(handle: int, path: str) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -13,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from device_agent import file_changes, loader, lock_file
+from device_agent import file_changes, loader, local_files, lock_file
+from device_agent.disk_threads import DiskThreads
 from device_agent.ended import Ended, FunctionFailed
 from device_agent.file_changes import changing
 from device_agent.host import Host
@@ -144,6 +146,59 @@ async def test_a_change_that_waits_too_long_fails_and_says_why(tmp_path: Path, m
         assert (await call(LOCAL, "file.append", str(file), "within")).outcome == "ok"
     assert await _apart(LOCAL, str(file)) == ""
     assert file.read_text() == "first\nwithin\n"
+
+
+async def test_a_change_waits_for_the_write_of_a_cancelled_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, begun, may_end = tmp_path / "f", threading.Event(), threading.Event()
+    file.write_text("first\n")
+    write = local_files.write
+
+    def stalled(path: str, data: bytes, mode: int | None, owner: tuple[int, int] | None) -> None:
+        begun.set()
+        assert may_end.wait(60)
+        write(path, data, mode, owner)
+
+    monkeypatch.setattr(local_files, "write", stalled)
+    try:
+        async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+            cancelled = group.create_task(call(LOCAL, "file.append", str(file), "one"))
+            await until(begun.is_set, what="the write to begin")
+            cancelled.cancel()
+            await asyncio.wait({cancelled})
+            monkeypatch.setattr(local_files, "write", write)
+            with monkeypatch.context() as bound:
+                bound.setattr(file_changes, "WAIT_SECONDS", 0.01)
+                ended = await call(LOCAL, "file.append", str(file), "two")
+            assert ended.outcome == "failed"
+            assert "other jobs have been changing it for 0.01 seconds" in ended.why
+            waiting = group.create_task(call(LOCAL, "file.append", str(file), "three"))
+            may_end.set()
+        assert waiting.result().outcome == "ok"
+    finally:
+        may_end.set()
+    assert file.read_text() == "first\none\nthree\n"
+
+
+async def test_a_lock_file_is_held_until_the_write_of_a_cancelled_job_ends(tmp_path: Path) -> None:
+    lock, threads, begun, may_end = tmp_path / "lock", DiskThreads(), threading.Event(), threading.Event()
+
+    def stalled() -> None:
+        begun.set()
+        assert may_end.wait(60)
+
+    async def job() -> None:
+        async with lock_file.held(str(lock), threads):
+            await threads.call(str(tmp_path / "f"), stalled)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            cancelled = group.create_task(job())
+            await until(begun.is_set, what="the write to begin")
+            cancelled.cancel()
+        assert open_here(lock)
+    finally:
+        may_end.set()
+    await until(lambda: not open_here(lock), what="the lock file to be released")
 
 
 async def test_two_devices_do_not_wait_for_each_other(tmp_path: Path) -> None:
