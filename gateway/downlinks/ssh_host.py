@@ -103,10 +103,7 @@ class SshHost:
         if found is not None:
             mode = found.mode if mode is None else mode
             uid, gid = (found.uid if uid == -1 else uid), (found.gid if gid == -1 else gid)
-        folder, name = os.path.split(plain_path(target))
-        folder = folder.rstrip("/") + "/"
-        prefix = os.fsencode(name)[:BESIDE_NAME_BYTES]
-        start = f"{folder}.{os.fsdecode(prefix)}{BESIDE}"
+        folder, start = _beside(target)
         await self._file(
             ssh_scripts.WRITE,
             path,
@@ -116,6 +113,7 @@ class SshHost:
             "" if mode is None else f"{mode:04o}",
             _owner(uid, gid),
             start,
+            start + secrets.token_hex(4),
             stdin=data,
             first=folder,
         )
@@ -128,8 +126,9 @@ class SshHost:
         mode, owner = "", ""
         if found is not None and found.kind == "file":
             mode, owner = f"{found.mode:04o}", _owner(found.uid, found.gid)
-        folder = os.path.dirname(plain_path(target)).rstrip("/") + "/"  # noqa: PTH120 - see local_files.py
-        await self._file(ssh_scripts.REPLACE, path, plain_path(target), mode, owner, folder)
+        folder, start = _beside(target)
+        empty = start + secrets.token_hex(4)
+        await self._file(ssh_scripts.REPLACE, path, plain_path(target), mode, owner, folder, empty)
 
     async def stat(self, path: str, *, follow: bool = True) -> Stat | None:
         try:
@@ -221,6 +220,13 @@ def _sessions_at_once(connection: asyncssh.SSHClientConnection) -> int:
     found = DROPBEAR.search(str(connection.get_extra_info("server_version", "")))
     fragile = found is not None and FRAGILE[0] <= (int(found[1]), int(found[2])) <= FRAGILE[1]
     return 1 if fragile else SESSIONS
+
+
+def _beside(target: str) -> tuple[str, str]:
+    """The folder of a file, and what the names of the files start with that are made beside it to write it."""
+    folder, name = os.path.split(plain_path(target))
+    folder = folder.rstrip("/") + "/"
+    return folder, f"{folder}.{os.fsdecode(os.fsencode(name)[:BESIDE_NAME_BYTES])}{BESIDE}"
 
 
 def _owner(uid: int, gid: int) -> str:

@@ -52,18 +52,25 @@ mark() { l=$(ls -ld "$1"); l=${l%% *}; printf %s "${l#??????????}"; stat -c %C "
 is_mount() {
 while read -r _ _ _ _ l _; do [ "$l" != "$f" ] || return 0; done </proc/self/mountinfo; return 1
 } 2>/dev/null
-keep() {
-cp --attributes-only --preserve=all "$f" "$t" </dev/null 2>/dev/null ||
+alike() {
+cp --attributes-only --preserve=all --no-preserve=ownership "$1" "$2" </dev/null 2>/dev/null ||
 if command -v getfacl >/dev/null 2>&1 && command -v setfacl >/dev/null 2>&1
-then getfacl -cEn "$f" 2>/dev/null </dev/null | setfacl --set-file=- "$t" 2>/dev/null; fi
+then getfacl -cEn "$1" 2>/dev/null </dev/null | setfacl --set-file=- "$2" 2>/dev/null; fi
+}
+keep() {
+(umask 077; set -C; : >"$u") || exit 1
+alike "$f" "$u"; chmod 600 "$u" || { rm -f "$u"; exit 1; }
+alike "$u" "$t"; rm -f "$u"
 [ "$(mark "$f")" = "$(mark "$t")" ] || chcon "$(stat -c %C "$f")" "$t" 2>/dev/null
 [ "$(mark "$f")" = "$(mark "$t")" ] || is_mount || { echo 'the access control list or the label cannot be kept \
 with the cp, setfacl and chcon of the device: Operation not supported' >&2; exit 1; }
 }
 """
-"""Gives the file ``$t`` the access control list, label, owner and mode of ``$f``, and its other extended attributes
-where cp is GNU's. A mount point keeps its own, since it is written over. ls shows a list as "+" and a label as "."
-behind the mode; that of BusyBox shows neither."""
+"""Gives the file ``$t`` the access control list and label of ``$f``, and its other extended attributes where cp is
+GNU's. ``$t`` gets them from the empty file ``$u``, whose mode is 0600: the mode and the list of ``$f`` never open the
+new content. The caller gives ``$t`` its owner and then its mode, which opens the list as far as it says. A mount point
+keeps its own, since it is written over. ls shows a list as "+" and a label as "." behind the mode; that of BusyBox
+shows neither."""
 
 PLACE: Final = """
 marks() { set -f; set -- $(ls -ldn "$1"); set +f; echo "${1%[.+]} $3 $4"; }
@@ -86,7 +93,7 @@ w=$(mv -f "$t" "$f" </dev/null 2>&1) || case $w in *esource?busy*) over;; *) ech
 comes first: so a full disk is found while the old content is whole."""
 
 WRITE: Final = f"""{KEEP}{PLACE}
-d=$1 t=$2 f=$3 n=$4 m=$5 o=$6 p=$7
+d=$1 t=$2 f=$3 n=$4 m=$5 o=$6 p=$7 u=$8
 ls -d "$d." >/dev/null || exit 1
 if ! [ -e "$f" ] || [ -f "$f" ]; then :; elif [ -d "$f" ]; then echo Is a directory >&2; exit 1
 else echo Invalid argument >&2; exit 1; fi
@@ -94,9 +101,9 @@ h='[0-9a-f]'; for l in "$p"????????; do case ${{l#"$p"}} in *[!0-9a-f]*) ;; *) r
 i=; w=$( (umask 077; set -C; : >"$t") 2>&1) || case $w in
 *ead-only?file?system*) [ -f "$f" ] && [ -w "$f" ] && t=$(mktemp /tmp/.outstation-XXXXXX 2>/dev/null) && i=1 ||
 {{ echo "$w" >&2; exit 1; }};; *) echo "$w" >&2; exit 1;; esac
-trap 'rm -f "$t"' EXIT; trap 'exit 1' HUP INT TERM PIPE
-[ -n "$m" ] || chmod +r "$t" || exit 1
-if [ -f "$f" ] && [ -z "$i" ]; then keep; chmod 600 "$t" || exit 1; fi
+trap 'rm -f "$t" "$u"' EXIT; trap 'exit 1' HUP INT TERM PIPE
+if [ -n "$m" ]; then chmod 600 "$t" || exit 1; else chmod +r "$t" || exit 1; fi
+if [ -f "$f" ] && [ -z "$i" ]; then keep; fi
 cat >"$t" || exit 1
 [ "$(wc -c <"$t")" -eq "$n" ] || {{ echo Connection reset by peer >&2; exit 1; }}
 [ -z "$o" ] || chown "$o" "$t" || exit 1
@@ -125,7 +132,7 @@ size; [ "$s" = "$e" ] || { echo Connection reset by peer >&2; exit 1; }
 """
 
 REPLACE: Final = f"""{KEEP}{PLACE}
-t=$1 f=$2 m=$3 o=$4 d=$5
+t=$1 f=$2 m=$3 o=$4 d=$5 u=$6
 if [ -L "$t" ]; then echo Invalid argument >&2; exit 1; fi
 if ! [ -e "$t" ]; then echo No such file or directory >&2; exit 1; fi
 if ! [ -f "$t" ]; then echo Invalid argument >&2; exit 1; fi

@@ -7,7 +7,8 @@ import fcntl
 import os
 import shutil
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -179,3 +180,77 @@ async def test_an_attribute_that_cannot_be_kept_refuses_the_write(far: Place, mo
     with pytest.raises(PermissionError, match=r"user\.site cannot be kept, so nothing was written"):
         await far.host.write(far.at("f"), b"new")
     assert (file.read_bytes(), list(far.outside.iterdir())) == (b"old", [file])
+
+
+NOTING = """#!/bin/sh
+note() {{ stat -c '{name} %i %a %u' {folder}/.f.outstation-* >>{folder}/noted 2>/dev/null; }}
+note; {command} "$@"; s=$?; note; exit $s
+"""
+"""A program that notes inode, mode and owner of each file beside ``f``, before and after it does its work."""
+
+
+@contextmanager
+def noting(far: Place, **others: str) -> Iterator[None]:
+    """These programs of the device note what they find; ``others`` do something else then."""
+    assert far.bed is not None
+    with ExitStack() as stack:
+        for name in ("cp", "getfacl", "setfacl", "chmod", "chown", "wc"):
+            command = others.get(name, f"PATH=/usr/bin:/bin {name}")
+            stack.enter_context(far.bed.program(name, NOTING.format(name=name, folder=far.folder, command=command)))
+        yield
+
+
+def noted(far: Place, program: str = "") -> set[tuple[int, int]]:
+    """The modes and owners that the file had which now is ``f``, as one or all of the programs found it."""
+    lines = [line.split() for line in (far.outside / "noted").read_text().splitlines()]
+    inode = str((far.outside / "f").stat().st_ino)
+    return {(int(mode, 8), int(uid)) for name, found, mode, uid in lines if found == inode and program in {"", name}}
+
+
+copying = pytest.mark.parametrize(
+    "others",
+    [
+        pytest.param({}, id="cp"),
+        pytest.param(
+            {"cp": "false"},
+            id="setfacl",
+            marks=pytest.mark.skipif(not shutil.which("setfacl"), reason="the package acl is not installed"),
+        ),
+    ],
+)
+
+
+@copying
+@pytest.mark.parametrize("far", ["openssh"], indirect=True)
+async def test_the_old_mode_never_opens_the_content_of_a_stricter_one(far: Place, others: dict[str, str]) -> None:
+    file = far.outside / "f"
+    file.write_bytes(b"old")
+    file.chmod(0o644)
+    os.chown(file, NOBODY, NOBODY)
+    give(file, ACCESS, nobody_may(6, group=4))
+    with noting(far, **others):
+        await far.host.write(far.at("f"), b"secret", mode=0o600, owner=(0, 0))
+    assert file.read_bytes() == b"secret"
+    assert attributes(file)[ACCESS] == nobody_may(6, group=4, mask=0)
+    assert noted(far) == {(0o600, 0)}
+
+
+@copying
+@pytest.mark.parametrize("far", ["openssh"], indirect=True)
+async def test_a_rewritten_file_is_closed_until_it_has_its_owner(far: Place, others: dict[str, str]) -> None:
+    file = far.outside / "f"
+    file.write_bytes(b"old")
+    os.chown(file, NOBODY, NOBODY)
+    file.chmod(0o644)
+    with noting(far, **others):
+        await far.host.write(far.at("f"), b"new")
+    assert noted(far) == {(0o600, 0), (0o600, NOBODY), (0o644, NOBODY)}
+
+
+@pytest.mark.parametrize("far", ["openssh"], indirect=True)
+async def test_the_list_of_a_folder_does_not_open_the_content_of_a_new_file(far: Place) -> None:
+    give(far.outside, DEFAULT, nobody_may(6))
+    with noting(far):
+        await far.host.write(far.at("f"), b"secret", mode=0o600)
+    assert (far.outside / "f").read_bytes() == b"secret"
+    assert noted(far, "wc") == {(0o600, 0)}
