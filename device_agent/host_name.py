@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from device_agent import text_files
-from device_agent.commands import do, shell
+from device_agent.commands import NotOver, do, shell
 from device_agent.ended import FunctionFailed
 from device_agent.file_changes import changing
 from device_agent.host import Host
@@ -20,6 +20,8 @@ HostName = Annotated[str, Meta(pattern=PATTERN)]
 
 HOSTS = "/etc/hosts"
 HOSTNAME = "/etc/hostname"
+SET_SECONDS = 60.0
+"""How long the command that sets the name may take. hostnamectl itself waits 25 seconds for an answer."""
 
 _SET = """
 if [ -d /run/systemd/system ] && command -v hostnamectl >/dev/null 2>&1; then
@@ -36,9 +38,10 @@ async def name_of(host: Host) -> str:
 
 
 async def rename(host: Host, name: str) -> None:
-    """Call a host otherwise, now and for its next start, and in /etc/hosts beside its address: all of it or nothing.
+    """Call a host otherwise, now and for its next start, and in /etc/hosts beside its address.
 
-    The files come first, since they are what can fail; what was done is undone when the rest cannot be.
+    The files come first, since they are what can fail. When a step fails or the command takes too long, what was done
+    is undone. A job that is stopped between two steps undoes nothing: to call this again completes the change.
     """
     before = await name_of(host)
     addresses = await _addresses(host)
@@ -54,10 +57,17 @@ async def rename(host: Host, name: str) -> None:
                 if old != new:
                     done.append((path, old))
                     await text_files.write(host, path, new)
-            (await shell(host, _SET, name)).must()
+            await _set(host, name)
         except (OSError, FunctionFailed) as error:
             await _undo(host, before, done, error)
             raise
+
+
+async def _set(host: Host, name: str) -> None:
+    try:
+        (await shell(host, _SET, name, timeout=SET_SECONDS)).must()
+    except NotOver:
+        raise FunctionFailed(f"the device did not set the name {name!r} within {SET_SECONDS:g} seconds") from None
 
 
 async def _undo(host: Host, before: str, done: list[tuple[str, str | None]], error: OSError | FunctionFailed) -> None:
@@ -72,8 +82,11 @@ async def _undo(host: Host, before: str, done: list[tuple[str, str | None]], err
                 await host.remove(path)
         except (OSError, FunctionFailed) as refused:
             left.append(f"{path}: {refused}")
-    if await name_of(host) != before and not (said := await shell(host, _SET, before)).ok:
-        left.append(f"the name: {said.why}")
+    try:
+        if await name_of(host) != before:
+            await _set(host, before)
+    except FunctionFailed as refused:
+        left.append(f"the name: {refused}")
     if left:
         raise FunctionFailed(f"{error}; and the old name {before!r} cannot be put back in {'; '.join(left)}") from error
 

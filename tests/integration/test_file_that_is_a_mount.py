@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import subprocess
@@ -12,7 +13,7 @@ from typing import Any, cast
 
 import pytest
 
-from device_agent import loader
+from device_agent import host_name, loader
 from device_agent.host import Completed, Host
 from tests.peers.host_places import CAMERA, Beds, Place, os_refusal, place, tiny_disk
 from tests.peers.small_machine import SmallMachine, allowed, small_machine
@@ -151,6 +152,32 @@ async def test_a_rename_that_fails_in_the_middle_leaves_the_old_name_everywhere(
         ended = await loader.call("system.set_computer_name", refusing, ["cam-8"], {})
         assert (ended.outcome, ended.why) == ("failed", "the kernel refuses")
         assert (hosts.read_text(), hostname.exists()) == ("127.0.1.1 dock-9\n", False)
+
+
+@pytest.mark.skipif(not allowed(), reason="only root can make namespaces")
+async def test_a_rename_whose_command_hangs_leaves_the_old_name_everywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host_name, "SET_SECONDS", 1.0)
+    with small_machine(tmp_path / "root") as machine:
+        hosts, hostname = machine.root / "etc/hosts", machine.root / "etc/hostname"
+        hosts.write_text("127.0.1.1 cam-7\n")
+        hostname.write_text("cam-7\n")
+        (machine.root / "run/systemd/system").mkdir(parents=True)
+        hanging = machine.root / "bin/hostnamectl"
+        hanging.write_text("#!/bin/sh\nexec sleep 1000\n")
+        hanging.chmod(0o755)
+        async with asyncio.timeout(60):
+            ended = await loader.call("network.mod_hostname", machine, ["dock-9"], {})
+        assert (ended.outcome, ended.why) == ("failed", "the device did not set the name 'dock-9' within 1 seconds")
+        assert (hosts.read_text(), hostname.read_text()) == ("127.0.1.1 cam-7\n", "cam-7\n")
+        # It changes the name of the kernel and then hangs: the old name cannot be set either, and the job says so.
+        hanging.write_text('#!/bin/sh\nhostname "$2"; exec sleep 1000\n')
+        async with asyncio.timeout(60):
+            ended = await loader.call("network.mod_hostname", machine, ["dock-9"], {})
+        assert ended.outcome == "failed"
+        assert "cannot be put back in the name: the device did not set the name 'cam-7'" in ended.why
+        assert (hosts.read_text(), hostname.read_text()) == ("127.0.1.1 cam-7\n", "cam-7\n")
 
 
 class Refusing:
