@@ -26,13 +26,15 @@ echo 'deb [trusted=yes] file:/srv/repo ./' >/etc/apt/sources.list"""
 
 TOY = "outstation-toy"
 
-LISTS_HELD = """python3 -c '
-import fcntl, time
-lock = open("/var/lib/apt/lists/lock", "w")
-fcntl.lockf(lock, fcntl.LOCK_EX)
-open("/tmp/held", "w").close()
-time.sleep(2)' >/dev/null 2>&1 &
-until [ -e /tmp/held ]; do :; done"""
+LISTS_HELD = """perl -e '
+use Fcntl;
+open my $lock, ">", "/var/lib/apt/lists/lock" or die;
+my $whole = pack("s s x4 q q i x4", F_WRLCK, 0, 0, 0, 0);
+fcntl($lock, F_SETLK, $whole) or die;
+open my $held, ">", "/tmp/held" or die;
+sleep 2' >/dev/null 2>&1 &
+for turn in $(seq 100); do [ -e /tmp/held ] && exit 0; sleep 0.1; done
+exit 1"""
 """As an update that the device makes by itself holds it."""
 
 BROKEN = r"""set -e
